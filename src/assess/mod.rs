@@ -1,0 +1,43 @@
+//! Judges a host: pure functions from facts, history and policy to conditions. The clock is in the facts.
+//!
+//! A check family is one module and its line in [`RULES`].
+
+pub mod lane;
+pub mod verdicts;
+
+use crate::model::history::History;
+use crate::model::policy::Policy;
+use crate::model::snapshot::Snapshot;
+use crate::model::topology::Topology;
+use lane::Lanes;
+use verdicts::Verdicts;
+
+/// What a rule may look at.
+#[derive(Debug, Clone, Copy)]
+pub struct View<'a> {
+    /// The facts.
+    pub snapshot: &'a Snapshot,
+    /// Links and paths.
+    pub topology: &'a Topology,
+    /// Ports with what their paths leave of their rates.
+    pub lanes: &'a Lanes,
+    /// The past.
+    pub history: &'a History,
+    /// What the operator expects.
+    pub policy: &'a Policy,
+}
+
+/// A family of checks.
+pub type Rule = fn(&View<'_>, &mut Verdicts);
+
+/// Every family, in the order of their findings.
+pub const RULES: &[Rule] = &[];
+
+/// Everything the rules say of a host.
+pub fn assess(view: &View<'_>) -> Verdicts {
+    let mut verdicts = Verdicts::default();
+    for rule in RULES {
+        rule(view, &mut verdicts);
+    }
+    verdicts
+}

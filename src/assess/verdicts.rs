@@ -1,0 +1,43 @@
+//! Where rules put what they say of each subject.
+
+use std::collections::BTreeMap;
+
+use crate::model::check::{Check, Standing};
+use crate::model::finding::{Condition, Subject, Undecided};
+use crate::model::reading::Reason;
+
+/// What all rules said.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Verdicts {
+    /// Conditions that hold now.
+    pub conditions: Vec<Condition>,
+    /// Subjects that could not be judged.
+    pub undecided: Vec<Undecided>,
+    /// How many subjects are well, or were skipped, by check.
+    pub settled: BTreeMap<Check, (u64, u64)>,
+}
+
+impl Verdicts {
+    /// The check looked at a subject and found nothing.
+    pub fn ok(&mut self, check: Check) {
+        self.settled.entry(check).or_default().0 += 1;
+    }
+
+    /// The check does not apply to a subject.
+    pub fn skipped(&mut self, check: Check) {
+        self.settled.entry(check).or_default().1 += 1;
+    }
+
+    /// The check could not judge a subject; `reason` is none when the host has nothing to say on it.
+    pub fn unknown(&mut self, check: Check, subject: Subject, reason: Option<Reason>) {
+        self.undecided.push(Undecided { check, subject, reason });
+    }
+
+    /// The check found something.
+    pub fn found(&mut self, condition: Condition) {
+        self.conditions.push(condition);
+    }
+}
+
+/// How many subjects stand where, by check, in the order of [`Standing::ALL`].
+pub type Standings = BTreeMap<Check, [u64; Standing::ALL.len()]>;

@@ -1,0 +1,126 @@
+//! The contract between a collector and the poller.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::io::{Host, LONGEST};
+use crate::model::ids::DeviceName;
+use crate::model::reading::Reason;
+use crate::model::snapshot::{Fact, Fault};
+use crate::model::time::Tick;
+
+/// One row of [`super::COLLECTORS`].
+#[derive(Clone, Copy)]
+pub struct Spec {
+    /// Name: the `collector` label, `--collector.NAME` and `--no-collector.NAME`.
+    pub name: &'static str,
+    /// One sentence on what it reads, for the help.
+    pub about: &'static str,
+    /// How often it reads.
+    pub interval: Duration,
+    /// When a lane that has not answered counts as stuck.
+    pub deadline: Duration,
+    /// Whether a scrape asks it for facts no older than a second.
+    pub fresh: bool,
+    /// Makes one.
+    pub make: fn(&Setup) -> Box<dyn Collector>,
+}
+
+/// What a collector is made with.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// The host to read.
+    pub host: Host,
+    /// Which devices to read.
+    pub filter: Filter,
+}
+
+/// Which RDMA devices are read; applied before anything of a device is opened.
+#[derive(Debug, Clone, Default)]
+pub struct Filter {
+    /// Only these.
+    pub include: Option<regex_lite::Regex>,
+    /// Not these.
+    pub exclude: Option<regex_lite::Regex>,
+}
+
+impl Filter {
+    /// Whether a device of this name is read. Patterns match the whole name.
+    pub fn allows(&self, name: &str) -> bool {
+        self.include.as_ref().is_none_or(|pattern| pattern.is_match(name))
+            && !self.exclude.as_ref().is_some_and(|pattern| pattern.is_match(name))
+    }
+
+    /// A pattern that matches whole names, from what a user typed.
+    pub fn pattern(text: &str) -> Result<regex_lite::Regex, regex_lite::Error> {
+        regex_lite::Regex::new(&format!("^(?:{text})$"))
+    }
+}
+
+/// How deep a pass reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Depth {
+    /// States only; counters keep their last reading.
+    State,
+    /// Everything.
+    Full,
+}
+
+/// Something that [`Collector::discover`] found: the key of its lane, and what the lane needs to know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Found {
+    /// Unique among this collector's lanes; sorts them too.
+    pub key: Arc<str>,
+    /// The RDMA device it belongs to, where it belongs to one.
+    pub device: Option<DeviceName>,
+}
+
+/// A kernel source.
+pub trait Collector: Send {
+    /// Lists what is there now, in order, without asking hardware. An absent class is an empty list, no error.
+    ///
+    /// # Errors
+    /// The reason why the listing itself failed; what was known then stays.
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason>;
+
+    /// Opens the lane of something that was found.
+    fn open(&mut self, found: &Found) -> Box<dyn Lane>;
+}
+
+/// One device's readings. Runs on a worker of its own and may block there.
+pub trait Lane: Send {
+    /// Reads the facts; empty when the device went away meanwhile.
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact>;
+
+    /// How many of its files are left alone for now.
+    fn quarantined(&self) -> usize {
+        0
+    }
+}
+
+/// One pass over one lane: the moment, how deep to go, what failed, and a buffer for all its reads.
+pub struct Pass<'a> {
+    /// The host.
+    pub host: &'a Host,
+    /// Now.
+    pub now: Tick,
+    /// How deep.
+    pub depth: Depth,
+    /// What could not be read.
+    pub faults: Vec<Fault>,
+    /// Room for one file and a byte that says it is too long.
+    pub buffer: Box<[u8; LONGEST + 1]>,
+}
+
+impl<'a> Pass<'a> {
+    /// A pass at this moment.
+    pub fn new(host: &'a Host, now: Tick, depth: Depth) -> Self {
+        Self { host, now, depth, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }
+    }
+
+    /// Notes that something could not be read.
+    pub fn fault(&mut self, path: &Path, reason: Reason) {
+        self.faults.push(Fault { source: Arc::from(path.to_string_lossy()), reason });
+    }
+}

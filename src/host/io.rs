@@ -1,0 +1,146 @@
+//! A host root, and what collectors ask of it.
+
+use std::fmt;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use crate::model::reading::Reason;
+
+/// Longest content a file of interest may have; sysfs files end at one page.
+pub const LONGEST: usize = 4096;
+
+/// What a directory looked like when it was listed: if this differs, it or a path to it was replaced, or a file in
+/// it was added, removed or replaced.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DirStamp {
+    /// Device and inode.
+    pub identity: (u64, u64),
+    /// Time of last modification, seconds and nanoseconds.
+    pub modified: (i64, u64),
+}
+
+/// An open file that is read from its beginning again and again.
+pub trait OpenFile: Send {
+    /// Reads from the beginning into `buffer`; the kernel's errno on failure.
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+/// Input and output on a host, real or recorded.
+pub trait HostIo: Send + Sync {
+    /// Opens a file for reading.
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
+    /// Names in a directory, in no order.
+    fn list(&self, path: &Path) -> io::Result<Vec<String>>;
+    /// The target of a symbolic link; `InvalidInput` (EINVAL) for what is no link.
+    fn link(&self, path: &Path) -> io::Result<PathBuf>;
+    /// What a directory looks like now.
+    fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
+}
+
+/// A host: where its trees are and how to read them.
+#[derive(Clone)]
+pub struct Host {
+    /// Input and output.
+    pub io: Arc<dyn HostIo>,
+    /// Its `/sys`.
+    pub sysfs: PathBuf,
+    /// Its `/proc`.
+    pub procfs: PathBuf,
+    /// Whether this is the running kernel's own view, so that netlink speaks of the same host.
+    pub live: bool,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sysfs, procfs, live, .. } = self;
+        f.debug_struct("Host").field("sysfs", sysfs).field("procfs", procfs).field("live", live).finish_non_exhaustive()
+    }
+}
+
+impl Host {
+    /// The real directory behind a path that may be a link, as sysfs' class and bus entries are. Follows at most
+    /// eight links and never leaves the text of the paths, so that recorded and injected hosts work the same.
+    pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
+        let mut path = normal(path);
+        for _ in 0..8 {
+            match self.io.link(&path) {
+                Ok(target) if target.is_absolute() => path = normal(&target),
+                Ok(target) => path = normal(&path.parent().unwrap_or(Path::new("/")).join(target)),
+                Err(error) if error.raw_os_error() == Some(EINVAL) => return Ok(path),
+                Err(error) => return Err(error),
+            }
+        }
+        Err(io::Error::from_raw_os_error(ELOOP))
+    }
+}
+
+const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
+const ELOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
+
+/// A path without `.` and `..`.
+fn normal(path: &Path) -> PathBuf {
+    let mut out = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                out.pop();
+            }
+            Component::Normal(_) | Component::RootDir | Component::Prefix(_) => out.push(part),
+        }
+    }
+    out
+}
+
+/// The reason of an input/output error; none for ENOENT, which for an optional file is no error.
+pub fn reason_of(error: &io::Error) -> Option<Reason> {
+    use rustix::io::Errno;
+    let Some(code) = error.raw_os_error() else {
+        return match error.kind() {
+            io::ErrorKind::NotFound => None,
+            io::ErrorKind::InvalidData => Some(Reason::Malformed),
+            io::ErrorKind::TimedOut => Some(Reason::Timeout),
+            _ => Some(Reason::Io),
+        };
+    };
+    match Errno::from_raw_os_error(code) {
+        Errno::NOENT | Errno::NOTDIR => None,
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => Some(Reason::NotSupported),
+        Errno::ACCESS | Errno::PERM => Some(Reason::Permission),
+        Errno::NODEV | Errno::NXIO => Some(Reason::Gone),
+        Errno::TIMEDOUT => Some(Reason::Timeout),
+        _ => Some(Reason::Io),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_errno_has_its_reason() {
+        use rustix::io::Errno;
+        let reason = |code: Errno| reason_of(&io::Error::from_raw_os_error(code.raw_os_error()));
+        assert_eq!(reason(Errno::NOENT), None);
+        for code in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS] {
+            assert_eq!(reason(code), Some(Reason::NotSupported));
+        }
+        for code in [Errno::ACCESS, Errno::PERM] {
+            assert_eq!(reason(code), Some(Reason::Permission));
+        }
+        for code in [Errno::IO, Errno::ISDIR, Errno::LOOP, Errno::MFILE] {
+            assert_eq!(reason(code), Some(Reason::Io));
+        }
+        for code in [Errno::NODEV, Errno::NXIO] {
+            assert_eq!(reason(code), Some(Reason::Gone));
+        }
+        assert_eq!(reason(Errno::TIMEDOUT), Some(Reason::Timeout));
+    }
+
+    #[test]
+    fn paths_lose_their_dots() {
+        assert_eq!(normal(Path::new("/sys/class/infiniband/../../devices/./x")), Path::new("/sys/devices/x"));
+        assert_eq!(normal(Path::new("/../..")), Path::new("/"));
+    }
+}

@@ -1,0 +1,18 @@
+//! Reads a host: one collector per kernel source, bytes in, facts out, no opinions.
+//!
+//! A collector is one module here and one line in [`COLLECTORS`]. It lists what is there without asking hardware
+//! ([`Collector::discover`]) and opens a [`Lane`] for each device; the poller gives every lane a worker of its own,
+//! so that a device that does not answer holds up nobody else. Paths, clock and input/output are injected: any
+//! folder with `sys/` and `proc/` is a host.
+
+pub mod collector;
+pub mod file;
+pub mod fs;
+pub mod io;
+pub mod text;
+
+pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
+pub use io::{Host, HostIo};
+
+/// Every collector, in the order of the metrics.
+pub const COLLECTORS: &[Spec] = &[];

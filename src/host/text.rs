@@ -1,0 +1,80 @@
+//! Texts that many kernel files share.
+
+use std::sync::Arc;
+
+use crate::model::reading::{Reading, Reason};
+
+/// A decimal counter. Texts by which drivers say that there is none are [`Reason::NotSupported`].
+pub fn counter(bytes: &[u8]) -> Reading<u64> {
+    match parse_decimal(bytes) {
+        Some(value) => Reading::Value(value),
+        None if bytes.starts_with(b"N/A") => Reading::Unreadable(Reason::NotSupported),
+        None => Reading::Unreadable(Reason::Malformed),
+    }
+}
+
+/// Digits and nothing else, within 64 bits.
+pub fn parse_decimal(bytes: &[u8]) -> Option<u64> {
+    if bytes.is_empty() {
+        return None;
+    }
+    bytes.iter().try_fold(0u64, |value, byte| {
+        let digit = byte.checked_sub(b'0').filter(|digit| *digit < 10)?;
+        value.checked_mul(10)?.checked_add(u64::from(digit))
+    })
+}
+
+/// A number in hexadecimal, with or without `0x`.
+pub fn parse_hex(bytes: &[u8]) -> Option<u64> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let digits = text.strip_prefix("0x").unwrap_or(text);
+    let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_hexdigit());
+    plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
+}
+
+/// Free text of one or more lines; empty is absent.
+pub fn label(bytes: &[u8]) -> Reading<Arc<str>> {
+    match std::str::from_utf8(bytes) {
+        Ok("") => Reading::Absent,
+        Ok(text) => Reading::Value(Arc::from(text)),
+        Err(_) => Reading::Unreadable(Reason::Malformed),
+    }
+}
+
+/// What `parse` makes of a text; malformed when it makes nothing.
+pub fn parsed<T>(bytes: &[u8], parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
+    match std::str::from_utf8(bytes).ok().and_then(parse) {
+        Some(value) => Reading::Value(value),
+        None => Reading::Unreadable(Reason::Malformed),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn counters_are_exact_to_the_last_bit() {
+        assert_eq!(counter(b"18446744073709551615"), Reading::Value(u64::MAX));
+        assert_eq!(counter(b"9007199254740993"), Reading::Value(9_007_199_254_740_993));
+        for wrong in [&b"18446744073709551616"[..], b"-1", b"+1", b"1 2", b"", b"0x10", b"\xff\xfe", b"1e3"] {
+            assert_eq!(counter(wrong), Reading::Unreadable(Reason::Malformed), "{wrong:?}");
+        }
+        assert_eq!(counter(b"N/A (no PMA)"), Reading::Unreadable(Reason::NotSupported));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_a_parser(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = counter(&bytes);
+            let _ = parse_hex(&bytes);
+            let _ = label(&bytes);
+        }
+
+        #[test]
+        fn every_counter_survives_its_text(value in any::<u64>()) {
+            prop_assert_eq!(counter(value.to_string().as_bytes()), Reading::Value(value));
+        }
+    }
+}

@@ -1,0 +1,3 @@
+//! The `lanewatch` program.
+
+fn main() {}

@@ -1,0 +1,158 @@
+//! The checks: a closed list of names, and what a check says of one subject.
+
+use serde::Serialize;
+
+/// How bad a finding is. Ordered: `info` never changes a status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing.
+    Info,
+    /// Should be looked at.
+    Warning,
+    /// Should be looked at now.
+    Critical,
+}
+
+impl Severity {
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// The state of a host as a whole. Ordered from best to worst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// Nothing found.
+    Ok,
+    /// Something needed could not be read.
+    Unknown,
+    /// The worst finding is a warning.
+    Warning,
+    /// The worst finding is critical.
+    Critical,
+}
+
+impl Status {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// Where a subject stands with a check: the `result` label of `lanewatch_check_subjects`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Standing {
+    /// Nothing to find, or an info finding only.
+    Ok,
+    /// A finding of severity warning.
+    Degraded,
+    /// A finding of severity critical.
+    Failed,
+    /// What the check needs could not be read, or the host does not say.
+    Unknown,
+    /// The check does not apply, or policy excepts the subject.
+    Skipped,
+}
+
+impl Standing {
+    /// All, in the order of the metrics.
+    pub const ALL: [Self; 5] = [Self::Ok, Self::Degraded, Self::Failed, Self::Unknown, Self::Skipped];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Degraded => "degraded",
+            Self::Failed => "failed",
+            Self::Unknown => "unknown",
+            Self::Skipped => "skipped",
+        }
+    }
+}
+
+impl From<Severity> for Standing {
+    fn from(severity: Severity) -> Self {
+        match severity {
+            Severity::Info => Self::Ok,
+            Severity::Warning => Self::Degraded,
+            Severity::Critical => Self::Failed,
+        }
+    }
+}
+
+macro_rules! checks {
+    ($($(#[doc = $doc:literal])+ $name:ident = $text:literal,)+) => {
+        /// A check.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Check { $($(#[doc = $doc])+ $name,)+ }
+
+        impl Check {
+            /// Every check, in the order people read them.
+            pub const ALL: &'static [Self] = &[$(Self::$name,)+];
+
+            /// The name: the `check` label and JSON key.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$name => $text,)+ }
+            }
+
+            /// One sentence on what it finds.
+            pub const fn about(self) -> &'static str {
+                match self { $(Self::$name => concat!($($doc),+).trim_ascii(),)+ }
+            }
+        }
+    };
+}
+
+checks! {
+    /// A port that should be up is not ACTIVE.
+    PortDown = "port_down",
+    /// An active port runs below its expected rate.
+    PortRateLow = "port_rate_low",
+    /// A port lost its link and got it back.
+    PortFlapping = "port_flapping",
+    /// Error counters of a port rise faster than they should.
+    PortErrors = "port_errors",
+    /// Counters of a port stand at their field's maximum and no longer count.
+    PortCounterSaturated = "port_counter_saturated",
+    /// A device that was here is gone.
+    DeviceMissing = "device_missing",
+    /// A PCIe link runs below what both of its ends can do.
+    PcieDegraded = "pcie_degraded",
+    /// A PCIe link is limited by its slot: the device could do more elsewhere.
+    PcieLimitedBySlot = "pcie_limited_by_slot",
+    /// The PCIe path of active ports carries less than their rates.
+    PcieBelowPortRate = "pcie_below_port_rate",
+    /// A PCIe link is slower than this host's own baseline.
+    PcieDrifted = "pcie_drifted",
+    /// A device no longer answers on the PCIe bus.
+    PcieOffBus = "pcie_off_bus",
+    /// PCIe errors are being reported.
+    PcieAer = "pcie_aer",
+}
+
+impl std::str::FromStr for Check {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        Self::ALL.iter().copied().find(|check| check.as_str() == text).ok_or(())
+    }
+}
+
+impl Serialize for Check {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.as_str())
+    }
+}

@@ -1,0 +1,93 @@
+//! What a check found: subject, severity, a sentence, and the evidence for it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::check::{Check, Severity};
+use super::ids::{DeviceName, PciAddress, PortKey};
+use super::reading::Reason;
+use super::time::Tick;
+
+/// Who a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Subject {
+    /// A port: `mlx5_3/1`.
+    Port(PortKey),
+    /// An RDMA device: `mlx5_3`.
+    Device(DeviceName),
+    /// A PCI function, or the link above it: its address.
+    Pci(PciAddress),
+}
+
+impl fmt::Display for Subject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Port(port) => port.fmt(f),
+            Self::Device(device) => device.fmt(f),
+            Self::Pci(address) => address.fmt(f),
+        }
+    }
+}
+
+/// Values that a finding rests on, by the names of the metrics (`port_rate_bytes_per_second`).
+pub type Evidence = Map<String, Value>;
+
+/// How long a condition must hold before it is a finding. One-shot commands do not wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Hold {
+    /// At once.
+    None,
+    /// So long.
+    For(Duration),
+    /// In so many consecutive passes.
+    Passes(u32),
+}
+
+/// A condition that a check saw on a subject.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Condition {
+    /// The check.
+    pub check: Check,
+    /// Who.
+    pub subject: Subject,
+    /// How bad.
+    pub severity: Severity,
+    /// A word for the case, from the check's closed set.
+    pub reason: &'static str,
+    /// One sentence a person can act on.
+    pub summary: String,
+    /// The RDMA device concerned.
+    pub device: Option<DeviceName>,
+    /// Its port.
+    pub port: Option<u32>,
+    /// The PCI function concerned.
+    pub pci_address: Option<PciAddress>,
+    /// What it rests on.
+    pub evidence: Evidence,
+    /// How long it must hold.
+    pub hold: Hold,
+    /// How long it must be gone before the finding clears.
+    pub quiet: Duration,
+}
+
+/// A condition that has held long enough.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// What holds.
+    pub condition: Condition,
+    /// When it began.
+    pub since: Tick,
+}
+
+/// A subject that a check could not judge.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Undecided {
+    /// The check.
+    pub check: Check,
+    /// Who.
+    pub subject: Subject,
+    /// Why it could not be read; none when the host has nothing to say on it.
+    pub reason: Option<Reason>,
+}

@@ -1,0 +1,159 @@
+//! What the past says: windows over counters, flaps, and the baseline. [`crate::watch`] keeps it, checks read it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{DeviceName, PciAddress, PortKey};
+use super::time::Tick;
+use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
+
+/// Increases of one counter over a span, in steps of a thirtieth of it. A counter that goes backwards was reset and
+/// counts on from its new value.
+#[derive(Debug, Clone)]
+pub struct Window {
+    span: Duration,
+    last: Option<(Tick, u64)>,
+    first: Option<Tick>,
+    steps: VecDeque<(Tick, u64)>,
+}
+
+/// An increase and the time it was seen over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Increase {
+    /// How much the counter rose.
+    pub count: u64,
+    /// Over how long; less than the window while it fills.
+    pub observed: Duration,
+}
+
+impl Window {
+    /// A window of this span.
+    pub fn new(span: Duration) -> Self {
+        Self { span, last: None, first: None, steps: VecDeque::new() }
+    }
+
+    /// Takes a reading; true when the counter had gone backwards.
+    pub fn push(&mut self, now: Tick, value: u64) -> bool {
+        let Some((_, before)) = self.last.replace((now, value)) else {
+            self.first = Some(now);
+            return false;
+        };
+        let (rise, reset) = if value >= before { (value - before, false) } else { (value, true) };
+        if rise > 0 {
+            match self.steps.back_mut() {
+                Some((at, count)) if now.since(*at) < self.span / 30 => *count = count.saturating_add(rise),
+                _ => self.steps.push_back((now, rise)),
+            }
+        }
+        while self.steps.front().is_some_and(|(at, _)| now.since(*at) > self.span) {
+            self.steps.pop_front();
+        }
+        reset
+    }
+
+    /// The rise over the last `span` of time, or since the first reading; none before the second reading.
+    pub fn rise(&self, now: Tick, span: Duration) -> Option<Increase> {
+        let (last, _) = self.last?;
+        let observed = last.since(self.first?);
+        if observed.is_zero() {
+            return None;
+        }
+        let count = self.steps.iter().filter(|(at, _)| now.since(*at) <= span).map(|(_, rise)| rise).sum();
+        Some(Increase { count, observed: observed.min(span) })
+    }
+
+    /// The last raw value.
+    pub fn value(&self) -> Option<u64> {
+        self.last.map(|(_, value)| value)
+    }
+}
+
+/// The past of one port.
+#[derive(Debug, Clone, Default)]
+pub struct PortHistory {
+    /// When the port lost its link and got it back, newest last; those soon after boot or a firmware reset stand
+    /// apart and are not here.
+    pub flaps: VecDeque<Tick>,
+    /// Windows of the counters that rules look at, by counter name.
+    pub windows: BTreeMap<Arc<str>, Window>,
+    /// The busier direction's traffic over the last interval.
+    pub traffic: Option<BytesPerSecond>,
+}
+
+/// What a host's device was like when all was well.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct DeviceBaseline {
+    /// Its name then.
+    pub name: String,
+    /// Its PCI address then.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pci_address: Option<String>,
+    /// Its ports, by number.
+    #[serde(default)]
+    pub ports: BTreeMap<u32, PortBaseline>,
+    /// The links of its path, from the device up.
+    #[serde(default)]
+    pub path: Vec<LinkBaseline>,
+}
+
+/// What a port was like.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct PortBaseline {
+    /// Whether it has been ACTIVE.
+    pub active: bool,
+    /// The highest rate it was ACTIVE at, bytes per second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_second: Option<f64>,
+}
+
+/// What a link was like.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LinkBaseline {
+    /// The address that named it.
+    pub pci_address: String,
+    /// Speed, transfers per second.
+    pub transfers_per_second: u64,
+    /// Width in lanes.
+    pub lanes: u8,
+}
+
+impl LinkBaseline {
+    /// Speed and width with their units.
+    pub fn rate(&self) -> (TransfersPerSecond, Lanes) {
+        (TransfersPerSecond(self.transfers_per_second), Lanes(self.lanes))
+    }
+}
+
+/// The learned or accepted state of a host, by node GUID where a device has one, else by name.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Baseline {
+    /// Devices by key.
+    pub devices: BTreeMap<String, DeviceBaseline>,
+}
+
+/// The past of one PCIe link or function.
+#[derive(Debug, Clone)]
+pub struct LinkHistory {
+    /// Changes of speed or width that the poller saw.
+    pub changes: u64,
+    /// Increases of AER totals, by class.
+    pub aer: [Window; 3],
+    /// Increases of what a root port received from below, by class.
+    pub root_aer: [Window; 3],
+}
+
+/// All that is remembered of a host.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// Ports.
+    pub ports: BTreeMap<PortKey, PortHistory>,
+    /// PCI functions.
+    pub functions: BTreeMap<PciAddress, LinkHistory>,
+    /// In how many passes in a row a known device was not listed.
+    pub missing: BTreeMap<DeviceName, u32>,
+    /// What was learned or accepted before.
+    pub baseline: Baseline,
+}

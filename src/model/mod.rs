@@ -1,0 +1,22 @@
+//! The facts, by their names: devices, ports, PCIe functions and links, findings and events.
+//!
+//! Everything here is plain data with units in the types. Nothing here reads a file, asks a clock or has an
+//! opinion: [`crate::host`] fills these types, [`crate::assess`] judges them.
+
+pub mod check;
+pub mod counter;
+pub mod event;
+pub mod finding;
+pub mod history;
+pub mod ids;
+pub mod net;
+pub mod numa;
+pub mod pcie;
+pub mod policy;
+pub mod rdma;
+pub mod reading;
+pub mod snapshot;
+pub mod system;
+pub mod time;
+pub mod topology;
+pub mod units;

@@ -1,0 +1,69 @@
+//! Moments. The clock is always an argument: nothing in the library below the command line asks the system.
+
+use std::ops::Sub;
+use std::time::{Duration, SystemTime};
+
+/// Milliseconds on a clock that never steps (the boot clock). May be negative: a moment before this boot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Tick(pub i64);
+
+impl Tick {
+    /// The time from `earlier` to this moment; zero if it was not earlier.
+    pub fn since(self, earlier: Self) -> Duration {
+        Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+
+    /// This moment plus a time.
+    #[must_use]
+    pub fn after(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(millis(time)))
+    }
+}
+
+impl Sub<Duration> for Tick {
+    type Output = Self;
+
+    fn sub(self, time: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(time)))
+    }
+}
+
+fn millis(time: Duration) -> i64 {
+    i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// A moment on both clocks: the boot clock for intervals, the wall clock for people.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stamp {
+    /// Boot clock.
+    pub tick: Tick,
+    /// Wall clock.
+    pub wall: SystemTime,
+}
+
+impl Stamp {
+    /// The wall time of another tick, as this stamp's pair of clocks has it.
+    pub fn wall_of(&self, tick: Tick) -> SystemTime {
+        let back = self.tick.since(tick);
+        let ahead = tick.since(self.tick);
+        self.wall.checked_sub(back).and_then(|wall| wall.checked_add(ahead)).unwrap_or(self.wall)
+    }
+
+    /// The tick of a wall time, as this stamp's pair of clocks has it.
+    pub fn tick_of(&self, wall: SystemTime) -> Tick {
+        match self.wall.duration_since(wall) {
+            Ok(ago) => self.tick - ago,
+            Err(ahead) => self.tick.after(ahead.duration()),
+        }
+    }
+}
+
+/// Seconds since 1970 of a wall time, as Prometheus wants timestamps.
+pub fn unix_seconds(wall: SystemTime) -> f64 {
+    wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// RFC 3339 in UTC, to the second.
+pub fn rfc3339(wall: SystemTime) -> String {
+    humantime::format_rfc3339_seconds(wall).to_string()
+}

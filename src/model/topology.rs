@@ -1,0 +1,165 @@
+//! PCI functions joined into links, and links into the path from a function to the root.
+
+use std::collections::BTreeMap;
+
+use super::ids::PciAddress;
+use super::pcie::{FunctionKind, LinkEnd, PciFunction};
+use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
+
+/// The link between a function and the port above it. Functions of one card share it; the lowest names it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Link {
+    /// The lowest function at its downstream end.
+    pub name: PciAddress,
+    /// What the downstream end sees and can do.
+    pub device: LinkEnd,
+    /// The port at its upper end, and what that sees and can do; none where the host shows none.
+    pub upstream: Option<(PciAddress, LinkEnd)>,
+}
+
+/// A speed or width of a link: what it is, what each end can do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dimension<T> {
+    /// What the link runs at.
+    pub current: Option<T>,
+    /// What the downstream end can do.
+    pub device: Option<T>,
+    /// What the upper end can do.
+    pub upstream: Option<T>,
+}
+
+/// How a speed or width stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// All that both ends can do.
+    Full,
+    /// Less than both ends can do.
+    Degraded,
+    /// All that the upper end can do, and the device could do more.
+    LimitedBySlot,
+    /// Not known.
+    Unknown,
+}
+
+impl<T: Copy + Ord> Dimension<T> {
+    /// What both ends can do; with no upper end in sight, what the device can.
+    pub fn capable(&self) -> Option<T> {
+        match (self.device, self.upstream) {
+            (Some(device), Some(upstream)) => Some(device.min(upstream)),
+            (device, None) => device,
+            (None, Some(_)) => None,
+        }
+    }
+
+    /// How it stands.
+    pub fn verdict(&self) -> Verdict {
+        let (Some(current), Some(capable)) = (self.current, self.capable()) else { return Verdict::Unknown };
+        if current < capable {
+            return Verdict::Degraded;
+        }
+        match (self.device, self.upstream) {
+            (Some(device), Some(upstream)) if device > upstream && current == upstream => Verdict::LimitedBySlot,
+            _ => Verdict::Full,
+        }
+    }
+}
+
+impl Link {
+    /// Its speed.
+    pub fn speed(&self) -> Dimension<TransfersPerSecond> {
+        let upstream = self.upstream.as_ref().map(|(_, end)| end);
+        Dimension {
+            current: self.device.speed.or(upstream.map_or_else(Default::default, |end| end.speed)).value(),
+            device: self.device.max_speed.value(),
+            upstream: upstream.and_then(|end| end.max_speed.value()),
+        }
+    }
+
+    /// Its width.
+    pub fn width(&self) -> Dimension<Lanes> {
+        let upstream = self.upstream.as_ref().map(|(_, end)| end);
+        Dimension {
+            current: self.device.width.or(upstream.map_or_else(Default::default, |end| end.width)).value(),
+            device: self.device.max_width.value(),
+            upstream: upstream.and_then(|end| end.max_width.value()),
+        }
+    }
+
+    /// What it carries now.
+    pub fn bandwidth(&self) -> Option<BytesPerSecond> {
+        Some(link_bandwidth(self.speed().current?, self.width().current?))
+    }
+
+    /// What it could carry: the most that both ends can do.
+    pub fn capable_bandwidth(&self) -> Option<BytesPerSecond> {
+        Some(link_bandwidth(self.speed().capable()?, self.width().capable()?))
+    }
+
+    /// What the device could carry in a better slot.
+    pub fn device_bandwidth(&self) -> Option<BytesPerSecond> {
+        Some(link_bandwidth(self.speed().device?, self.width().device?))
+    }
+
+    /// Whether the device's own maximum is one that a real link would never have for a port of this rate: below a
+    /// tenth of it, or the 2.5 GT/s x1 that integrated and emulated functions show in place of a link.
+    pub fn is_placeholder(&self, port_rate: BytesPerSecond) -> bool {
+        let (speed, width) = (self.speed().device, self.width().device);
+        let nominal = speed == Some(TransfersPerSecond::from_mega(2_500)) && width == Some(Lanes(1));
+        nominal || self.device_bandwidth().is_some_and(|most| most.0 < port_rate.0 / 10.0)
+    }
+}
+
+/// Every link of a host, and the way up from each function.
+#[derive(Debug, Clone, Default)]
+pub struct Topology {
+    /// Links by the function that names them.
+    pub links: BTreeMap<PciAddress, Link>,
+    paths: BTreeMap<PciAddress, Vec<PciAddress>>,
+}
+
+impl Topology {
+    /// Joins the functions that a snapshot has.
+    ///
+    /// Going up from an endpoint, functions pair off: the lower of a pair is the downstream end of a link, the
+    /// upper is the port it hangs on; between the pairs lies the inside of a switch.
+    pub fn new<'a>(functions: impl Iterator<Item = &'a PciFunction>) -> Self {
+        let functions: BTreeMap<PciAddress, &PciFunction> = functions.map(|f| (f.address, f)).collect();
+        let mut topology = Self::default();
+        for function in functions.values() {
+            if function.class.is_some_and(super::pcie::PciClass::is_bridge) {
+                continue;
+            }
+            let start = match function.kind {
+                FunctionKind::Virtual { pf } => pf.and_then(|pf| functions.get(&pf)).copied(),
+                FunctionKind::Physical | FunctionKind::Plain => Some(*function),
+            };
+            let mut path = Vec::new();
+            let mut lower = start;
+            // A path has a handful of hops; the bound keeps a damaged tree from looping.
+            for _ in 0..32 {
+                let Some(device) = lower else { break };
+                let upper = device.upstream.and_then(|address| functions.get(&address)).copied();
+                topology.links.entry(device.link_name).or_insert_with(|| Link {
+                    name: device.link_name,
+                    device: device.link,
+                    upstream: upper.map(|port| (port.address, port.link)),
+                });
+                path.push(device.link_name);
+                lower = upper.and_then(|port| port.upstream).and_then(|address| functions.get(&address)).copied();
+            }
+            topology.paths.insert(function.address, path);
+        }
+        topology
+    }
+
+    /// The links from a function up to the root; a VF has its PF's. Empty when nothing is known.
+    pub fn path(&self, function: PciAddress) -> impl Iterator<Item = &Link> {
+        self.paths.get(&function).into_iter().flatten().filter_map(|name| self.links.get(name))
+    }
+
+    /// The link of a path that carries least, and how much; links whose bandwidth is unknown do not count.
+    pub fn narrowest(&self, function: PciAddress) -> Option<(&Link, BytesPerSecond)> {
+        let known = self.path(function).filter_map(|link| link.bandwidth().map(|bandwidth| (link, bandwidth)));
+        known.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))
+    }
+}

@@ -1,0 +1,43 @@
+//! One truth for every voice: facts, findings and events of one moment.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::assess::lane::Lanes;
+use crate::assess::verdicts::Standings;
+use crate::model::check::Status;
+use crate::model::event::Event;
+use crate::model::finding::{Finding, Undecided};
+use crate::model::ids::PciAddress;
+use crate::model::snapshot::Snapshot;
+use crate::model::topology::Topology;
+
+/// Everything that metrics, `check`, `explain`, the status page and JSON speak from.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The facts.
+    pub snapshot: Snapshot,
+    /// Links and paths.
+    pub topology: Topology,
+    /// Ports with their ceilings and shares.
+    pub lanes: Lanes,
+    /// What holds, worst first.
+    pub findings: Vec<Finding>,
+    /// Findings that policy accepts, with the reason given there.
+    pub excepted: Vec<(Finding, Arc<str>)>,
+    /// What could not be judged.
+    pub undecided: Vec<Undecided>,
+    /// How many subjects stand where.
+    pub standings: Standings,
+    /// The host as a whole.
+    pub status: Status,
+    /// Things a missing permission hides, one sentence each, with what would show them.
+    pub limited: Vec<Arc<str>>,
+    /// The newest events, newest first.
+    pub events: Arc<[Event]>,
+    /// Changes of speed or width that were seen, by link.
+    pub link_changes: BTreeMap<PciAddress, u64>,
+    /// When the judgement was made.
+    pub evaluated: SystemTime,
+}
