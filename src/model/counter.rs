@@ -197,116 +197,54 @@ fn is_level(name: &str) -> bool {
 /// The class of an event counter; names unknown to this version are [`Class::Other`].
 pub fn class(name: &str) -> Class {
     let name = name.strip_prefix("vport_").unwrap_or(name);
-    match name {
-        "symbol_error"
-        | "link_error_recovery"
-        | "link_downed"
-        | "port_rcv_errors"
-        | "port_rcv_remote_physical_errors"
-        | "port_rcv_switch_relay_errors"
-        | "port_xmit_constraint_errors"
-        | "port_rcv_constraint_errors"
-        | "local_link_integrity_errors"
-        | "excessive_buffer_overrun_errors"
-        | "VL15_dropped"
-        | "rx_icrc_encapsulated"
-        | "req_remote_access_errors"
-        | "resp_remote_access_errors"
-        | "req_remote_invalid_request"
-        | "resp_local_length_error"
-        | "req_cqe_error"
-        | "resp_cqe_error"
-        | "req_transport_retries_exceeded"
-        | "req_rnr_retries_exceeded"
-        | "retry_exceeded_err"
-        | "retry_rnr_exceeded_err"
-        | "completer_retry_err"
-        | "send_err"
-        | "max_retry_exceeded"
-        | "unrecoverable_err"
-        | "bad_resp_err"
-        | "local_qp_op_err"
-        | "local_protection_err"
-        | "mem_mgmt_op_err"
-        | "remote_invalid_req_err"
-        | "remote_access_err"
-        | "remote_op_err"
-        | "rx_drops"
-        | "cmds_err"
-        | "no_completion_cmds"
-        | "rdma_read_wr_err"
-        | "rdma_write_wr_err"
-        | "rx_err_pkt"
-        | "tx_err_pkt"
-        | "rx_roce_errors"
-        | "tx_roce_errors"
-        | "rx_roce_discards"
-        | "tx_roce_discards"
-        | "recoverable_errors"
-        | "ip4InDiscards"
-        | "ip6InDiscards"
-        | "ip4InTruncatedPkts"
-        | "ip6InTruncatedPkts"
-        | "ip4OutNoRoutes"
-        | "ip6OutNoRoutes"
-        | "tcpInOptErrors"
-        | "tcpInProtoErrors"
-        | "rxVlanErrors" => Class::Error,
-        "port_xmit_discards"
-        | "out_of_buffer"
-        | "rx_out_of_buffer"
-        | "np_cnp_sent"
-        | "np_ecn_marked_roce_packets"
-        | "rp_cnp_handled"
-        | "rp_cnp_ignored"
-        | "cc_rx_ce_pkts"
-        | "cc_rx_cnp_pkts"
-        | "cc_tx_cnp_pkts"
-        | "rnr_nak_retry_err"
-        | "rnr_naks_rcvd"
-        | "roce_slow_restart"
-        | "roce_slow_restart_cnps"
-        | "roce_slow_restart_trans"
-        | "cnpHandled"
-        | "cnpIgnored"
-        | "cnpSent"
-        | "RxECNMrkd"
-        | "rx_cnp_pkts"
-        | "tx_cnp_pkts"
-        | "rx_cnp_pkt"
-        | "tx_cnp_pkt"
-        | "rx_ecn_marked_pkts"
-        | "pacing_reschedule"
-        | "pacing_complete"
-        | "pacing_alerts"
-        | "rcvd_rnr_err"
-        | "send_rnr_err"
-        | "received_cnps"
-        | "sent_cnps"
-        | "received_ecns"
-        | "oos_drop_count" => Class::Congestion,
-        "duplicate_request"
-        | "packet_seq_err"
-        | "implied_nak_seq_err"
-        | "local_ack_timeout_err"
-        | "out_of_sequence"
-        | "roce_adp_retrans"
-        | "roce_adp_retrans_to"
-        | "tcpRetransSegs"
-        | "to_retransmits"
-        | "seq_err_naks_rcvd"
-        | "missing_resp"
-        | "dup_req"
-        | "out_of_seq_request"
-        | "rcvd_seq_err"
-        | "retrans_pkts"
-        | "retrans_bytes"
-        | "retrans_timeout_events" => Class::Retransmission,
-        "req_cqe_flush_error" | "resp_cqe_flush_error" => Class::Teardown,
-        _ if is_traffic(name) => Class::Traffic,
-        _ => Class::Other,
+    let listed = [
+        (ERRORS, Class::Error),
+        (CONGESTION, Class::Congestion),
+        (RETRANSMISSION, Class::Retransmission),
+        (TEARDOWN, Class::Teardown),
+    ];
+    match listed.iter().find(|(names, _)| names.contains(&name)) {
+        Some((_, class)) => *class,
+        None if is_traffic(name) => Class::Traffic,
+        None => Class::Other,
     }
 }
+
+#[rustfmt::skip]
+const ERRORS: &[&str] = &[
+    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
+    "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
+    "local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped", "rx_icrc_encapsulated",
+    "req_remote_access_errors", "resp_remote_access_errors", "req_remote_invalid_request", "resp_local_length_error",
+    "req_cqe_error", "resp_cqe_error", "req_transport_retries_exceeded", "req_rnr_retries_exceeded",
+    "retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err", "max_retry_exceeded",
+    "unrecoverable_err", "bad_resp_err", "local_qp_op_err", "local_protection_err", "mem_mgmt_op_err",
+    "remote_invalid_req_err", "remote_access_err", "remote_op_err", "rx_drops", "cmds_err", "no_completion_cmds",
+    "rdma_read_wr_err", "rdma_write_wr_err", "rx_err_pkt", "tx_err_pkt", "rx_roce_errors", "tx_roce_errors",
+    "rx_roce_discards", "tx_roce_discards", "recoverable_errors", "ip4InDiscards", "ip6InDiscards",
+    "ip4InTruncatedPkts", "ip6InTruncatedPkts", "ip4OutNoRoutes", "ip6OutNoRoutes", "tcpInOptErrors",
+    "tcpInProtoErrors", "rxVlanErrors",
+];
+
+#[rustfmt::skip]
+const CONGESTION: &[&str] = &[
+    "port_xmit_discards", "out_of_buffer", "rx_out_of_buffer", "np_cnp_sent", "np_ecn_marked_roce_packets",
+    "rp_cnp_handled", "rp_cnp_ignored", "cc_rx_ce_pkts", "cc_rx_cnp_pkts", "cc_tx_cnp_pkts", "rnr_nak_retry_err",
+    "rnr_naks_rcvd", "roce_slow_restart", "roce_slow_restart_cnps", "roce_slow_restart_trans", "cnpHandled",
+    "cnpIgnored", "cnpSent", "RxECNMrkd", "rx_cnp_pkts", "tx_cnp_pkts", "rx_cnp_pkt", "tx_cnp_pkt",
+    "rx_ecn_marked_pkts", "pacing_reschedule", "pacing_complete", "pacing_alerts", "rcvd_rnr_err", "send_rnr_err",
+    "received_cnps", "sent_cnps", "received_ecns", "oos_drop_count",
+];
+
+#[rustfmt::skip]
+const RETRANSMISSION: &[&str] = &[
+    "duplicate_request", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "out_of_sequence",
+    "roce_adp_retrans", "roce_adp_retrans_to", "tcpRetransSegs", "to_retransmits", "seq_err_naks_rcvd",
+    "missing_resp", "dup_req", "out_of_seq_request", "rcvd_seq_err", "retrans_pkts", "retrans_bytes",
+    "retrans_timeout_events",
+];
+
+const TEARDOWN: &[&str] = &["req_cqe_flush_error", "resp_cqe_flush_error"];
 
 fn is_traffic(name: &str) -> bool {
     const PREFIXES: [&str; 9] =
