@@ -4,7 +4,7 @@
 //!
 //! | floor | task |
 //! |---|---|
-//! | `cli` | what a person types |
+//! | [`cli`] | what a person types |
 //! | `export` | say it: metrics, HTTP, status page, JSON |
 //! | [`watch`] | keep it over time: poller, history, baseline, events |
 //! | [`assess`] | judge it: pure functions from facts, history and policy to findings |
@@ -12,6 +12,7 @@
 //! | [`model`] | name it: plain typed facts |
 
 pub mod assess;
+pub mod cli;
 pub mod host;
 pub mod model;
 pub mod watch;

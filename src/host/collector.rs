@@ -11,7 +11,7 @@ use crate::model::snapshot::{Fact, Fault};
 use crate::model::time::Tick;
 
 /// One row of [`super::COLLECTORS`].
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Spec {
     /// Name: the `collector` label, `--collector.NAME` and `--no-collector.NAME`.
     pub name: &'static str,

@@ -199,17 +199,14 @@ impl PortTrack {
     /// How often the link was lost and regained since the last reading. While the port is down nothing counts; once
     /// it is ACTIVE again and its counters were read, they say how often it went down, at least once.
     fn flaps(&mut self, counters_at: Tick, downed: Option<u64>, fresh: bool) -> u64 {
+        let rise = |before: Option<u64>| downed.zip(before).map(|(now, before)| now.saturating_sub(before));
         match self.episode {
-            Episode::Lost { .. } => 0,
-            Episode::Regained { at, .. } if counters_at < at => 0,
-            Episode::Regained { before, .. } => {
+            Episode::Regained { at, before } if counters_at >= at => {
                 self.episode = Episode::None;
-                downed.zip(before).map_or(1, |(now, before)| now.saturating_sub(before).max(1))
+                rise(before).map_or(1, |rise| rise.max(1))
             }
-            Episode::None if fresh => {
-                downed.zip(self.link_downed).map_or(0, |(now, before)| now.saturating_sub(before))
-            }
-            Episode::None => 0,
+            Episode::None if fresh => rise(self.link_downed).unwrap_or(0),
+            _ => 0,
         }
     }
 

@@ -1,0 +1,6 @@
+//! What a person types.
+
+pub mod args;
+pub mod config;
+pub mod policy;
+pub mod settings;
