@@ -179,7 +179,7 @@ mod tests {
             assert!(help.ends_with('.') && help.starts_with(|c: char| c.is_ascii_uppercase()), "{name}: {help}");
             // The OpenMetrics encoder writes help as it is.
             assert!(!help.contains(['"', '\\', '\n']), "{name}: {help}");
-            assert!(help.len() < 240, "{name}");
+            assert!(help.len() < 240 && help.is_ascii(), "{name}");
             assert!(!worst.is_empty() && !since.is_empty(), "{name}");
         }
     }

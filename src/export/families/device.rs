@@ -12,7 +12,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_device_info",
         kind: Kind::Info,
-        help: "What an RDMA device is (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid,…} and its \
+        help: "What an RDMA device is (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid} and its \
                PCI function).",
         labels: &[
             "device",

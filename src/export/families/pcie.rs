@@ -41,12 +41,12 @@ pub const FAMILIES: &[Family] = &[
     ),
     link(
         "lanewatch_pcie_link_current_bandwidth_bytes_per_second",
-        "What the link carries each way at its speed and width (current_link_speed × current_link_width).",
+        "What the link carries each way at its speed and width (current_link_speed times current_link_width).",
         |content, out| bandwidth(content, out, Link::bandwidth),
     ),
     link(
         "lanewatch_pcie_link_capable_bandwidth_bytes_per_second",
-        "What the link could carry each way, both ends considered (max_link_speed × max_link_width of both ends).",
+        "What the link could carry each way, both ends considered (max_link_speed times max_link_width of both ends).",
         |content, out| bandwidth(content, out, Link::capable_bandwidth),
     ),
     Family {

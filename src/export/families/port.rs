@@ -14,7 +14,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_info",
         kind: Kind::Info,
-        help: "What a port is (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids,…}); speed and width \
+        help: "What a port is (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed and width \
                while it is active.",
         labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width"],
         worst: "1 a port",
