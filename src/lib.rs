@@ -5,7 +5,7 @@
 //! | floor | task |
 //! |---|---|
 //! | [`cli`] | what a person types |
-//! | `export` | say it: metrics, HTTP, status page, JSON |
+//! | [`export`] | say it: metrics, HTTP, status page, JSON |
 //! | [`watch`] | keep it over time: poller, history, baseline, events |
 //! | [`assess`] | judge it: pure functions from facts, history and policy to findings |
 //! | [`host`] | read it: one collector per kernel source |
@@ -13,6 +13,7 @@
 
 pub mod assess;
 pub mod cli;
+pub mod export;
 pub mod host;
 pub mod model;
 pub mod watch;
