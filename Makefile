@@ -1,0 +1,29 @@
+CARGO ?= cargo
+export CARGO_TERM_COLOR ?= auto
+
+.PHONY: help run test bench lint setup
+
+help:
+	@echo 'make run    a built-in example host, served; open its page'
+	@echo 'make test   installs what the tests need, then runs everything'
+	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
+	@echo 'make lint   format, clippy and documentation without a warning'
+
+run:
+	$(CARGO) run --release -- demo
+
+setup:
+	bash tests/setup.sh
+
+test: setup
+	@mkdir -p target && rm -f target/skipped
+	$(CARGO) test --locked
+	@if [ -s target/skipped ]; then echo "$$(wc -l <target/skipped) skipped:"; cat target/skipped; fi
+
+bench: setup
+	$(CARGO) bench --locked
+
+lint:
+	$(CARGO) fmt --check
+	$(CARGO) clippy --locked --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps

@@ -1,0 +1,73 @@
+//! A toy HTTP server: something to scrape before there is anything, and somewhere to push to.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// Answers every request with one text, until it is dropped.
+pub struct Toy {
+    /// Where it listens.
+    pub address: SocketAddr,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Toy {
+    /// A server on a port of its own, on loopback.
+    pub fn serve(body: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let (stopped, body) = (Arc::clone(&stop), body.to_owned());
+        let thread = thread::spawn(move || {
+            for stream in listener.incoming() {
+                if stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                // A client that goes away early is its own business.
+                let _ = stream.and_then(|stream| answer(stream, &body));
+            }
+        });
+        Self { address, stop, thread: Some(thread) }
+    }
+}
+
+impl Drop for Toy {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        // Wakes the loop that waits for a client.
+        let _ = TcpStream::connect(self.address);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn answer(mut stream: TcpStream, body: &str) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+    let (mut request, mut buffer) = (Vec::new(), [0; 4096]);
+    while !is_whole(&request) {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(()),
+            length => request.extend(&buffer[..length]),
+        }
+    }
+    let kind = "text/plain; version=0.0.4";
+    let length = body.len();
+    write!(
+        stream,
+        "HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+    )
+}
+
+/// Whether the head has come, and as much of a body as it says.
+fn is_whole(request: &[u8]) -> bool {
+    let Some(end) = request.windows(4).position(|window| window == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&request[..end]).to_ascii_lowercase();
+    let length =
+        head.lines().find_map(|line| line.strip_prefix("content-length:")).and_then(|text| text.trim().parse().ok());
+    request.len() >= end + 4 + length.unwrap_or(0)
+}

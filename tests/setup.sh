@@ -1,0 +1,82 @@
+#!/usr/bin/env bash
+# Installs by name what the tests need on Debian: Prometheus (with promtool), VictoriaMetrics (with vmagent),
+# node_exporter, Chromium with its driver, and two Python packages in a virtual environment under .cache/.
+# May run any number of times; says nothing when all is there. Starts nothing, and leaves nothing running.
+#
+# What cannot be had is one line here and a test that is skipped. With CI=true it is a failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+# binary:package, one a tool
+tools=(
+  prometheus:prometheus
+  promtool:prometheus
+  victoria-metrics:victoria-metrics
+  vmagent:victoria-metrics
+  prometheus-node-exporter:prometheus-node-exporter
+  chromium:chromium
+  chromedriver:chromium-driver
+)
+python_packages=(prometheus_client==0.26.0 selenium==4.38.0)
+venv=.cache/venv
+log=.cache/setup.log
+
+mkdir -p .cache
+: >"$log"
+
+missing() {
+  local tool
+  for tool in "${tools[@]}"; do
+    command -v "${tool%%:*}" >/dev/null || echo "${tool##*:}"
+  done
+  [[ -x /usr/bin/python3 ]] && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
+}
+
+as_root() {
+  if [[ $(id -u) == 0 ]]; then "$@"; else sudo -n "$@"; fi
+}
+
+# Debian starts a daemon when it is installed, unless this file says that it may not.
+forbid_starting() {
+  [[ -e /usr/sbin/policy-rc.d ]] && return
+  printf '#!/bin/sh\nexit 101\n' | as_root tee /usr/sbin/policy-rc.d >/dev/null
+  as_root chmod 755 /usr/sbin/policy-rc.d
+  trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+}
+
+install_packages() {
+  command -v apt-get >/dev/null || return 0
+  local packages
+  mapfile -t packages < <(missing | sort -u)
+  [[ ${#packages[@]} -gt 0 ]] || return 0
+  forbid_starting || return 0
+  local apt=(as_root env DEBIAN_FRONTEND=noninteractive apt-get -q -y -o DPkg::Lock::Timeout=300)
+  "${apt[@]}" update >>"$log" 2>&1 || true
+  # One at a time when all at once fails, so that one package that cannot be had costs only itself.
+  "${apt[@]}" install --no-install-recommends "${packages[@]}" >>"$log" 2>&1 && return 0
+  local package
+  for package in "${packages[@]}"; do
+    "${apt[@]}" install --no-install-recommends "$package" >>"$log" 2>&1 || true
+  done
+}
+
+install_python() {
+  [[ "$(cat "$venv/installed" 2>/dev/null)" == "${python_packages[*]}" ]] && return 0
+  rm -rf "$venv"
+  /usr/bin/python3 -m venv "$venv" >>"$log" 2>&1 || return 0
+  "$venv/bin/pip" install --quiet --disable-pip-version-check "${python_packages[@]}" >>"$log" 2>&1 || return 0
+  echo "${python_packages[*]}" >"$venv/installed"
+}
+
+install_packages
+install_python
+
+absent=()
+for tool in "${tools[@]}"; do
+  command -v "${tool%%:*}" >/dev/null || absent+=("${tool%%:*}")
+done
+[[ -e $venv/installed ]] || absent+=("python:${python_packages[*]}")
+if [[ ${#absent[@]} -gt 0 ]]; then
+  echo "setup: not to be had: ${absent[*]} (see $log); the tests that need them are skipped" >&2
+  [[ ${CI:-} != true ]] || exit 1
+fi
