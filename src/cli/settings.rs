@@ -64,30 +64,15 @@ impl Settings {
         let rootfs = common.rootfs.clone().or(config.path.rootfs.clone()).unwrap_or_else(|| PathBuf::from("/"));
         let sysfs = common.sysfs.clone().or(config.path.sysfs.clone()).unwrap_or_else(|| rootfs.join("sys"));
         let procfs = common.procfs.clone().or(config.path.procfs.clone()).unwrap_or_else(|| rootfs.join("proc"));
-        let pattern = |flag: &str, given: Option<&String>, written: Option<&String>| {
-            given
-                .map(|text| (text, format!("--collector.{flag}")))
-                .or(written.map(|text| (text, format!("collector.{flag}"))))
-                .map(|(text, key)| {
-                    Filter::pattern(text).map_err(|error| ConfigError::Value {
-                        file: source.clone(),
-                        key,
-                        message: format!("{text:?} is not a regular expression: {error}"),
-                    })
-                })
-                .transpose()
+        let chosen = |flag: &str, given: Option<&String>, written: Option<&String>| match (given, written) {
+            (Some(text), _) => pattern(Path::new("command line"), &format!("--collector.{flag}"), text).map(Some),
+            (None, Some(text)) => pattern(&source, &format!("collector.{flag}"), text).map(Some),
+            (None, None) => Ok(None),
         };
+        let written = &config.collector;
         let filter = Filter {
-            include: pattern(
-                "device-include",
-                common.device_include.as_ref(),
-                config.collector.device_include.as_ref(),
-            )?,
-            exclude: pattern(
-                "device-exclude",
-                common.device_exclude.as_ref(),
-                config.collector.device_exclude.as_ref(),
-            )?,
+            include: chosen("device-include", common.device_include.as_ref(), written.device_include.as_ref())?,
+            exclude: chosen("device-exclude", common.device_exclude.as_ref(), written.device_exclude.as_ref())?,
         };
         Ok(Self {
             collectors: collectors(&source, &config.collector.disabled, &collector_flags(matches))?,
@@ -138,6 +123,30 @@ impl Settings {
             systemd_socket: flags.systemd_socket || file.systemd_socket.unwrap_or(false),
         }
     }
+}
+
+/// Checks every value of a file without using it.
+///
+/// # Errors
+/// The first value that is not allowed.
+pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
+    policy(file, &config.policy)?;
+    collectors(file, &config.collector.disabled, &[])?;
+    for (key, text) in [
+        ("collector.device-include", &config.collector.device_include),
+        ("collector.device-exclude", &config.collector.device_exclude),
+    ] {
+        text.as_deref().map(|text| pattern(file, key, text)).transpose()?;
+    }
+    Ok(())
+}
+
+fn pattern(file: &Path, key: &str, text: &str) -> Result<regex_lite::Regex, ConfigError> {
+    Filter::pattern(text).map_err(|error| ConfigError::Value {
+        file: file.to_owned(),
+        key: key.to_owned(),
+        message: format!("{text:?} is not a regular expression: {error}"),
+    })
 }
 
 fn collectors(file: &Path, disabled: &[String], flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {

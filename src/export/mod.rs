@@ -10,6 +10,7 @@ pub mod families;
 pub mod json;
 pub mod negotiate;
 pub mod page;
+pub mod text;
 
 #[cfg(test)]
 mod testing;

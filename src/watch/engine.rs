@@ -57,9 +57,14 @@ impl Engine {
         self.shown = self.recent.iter().cloned().collect();
     }
 
-    /// Sets the baseline to the state of a report: what is gone is forgotten, what is slower is accepted.
+    /// Forgets the baseline: the next pass learns the host as it is then.
     pub fn forget_baseline(&mut self) {
         self.history.baseline = Baseline::default();
+    }
+
+    /// Takes a baseline that someone accepted.
+    pub fn set_baseline(&mut self, baseline: Baseline) {
+        self.history.baseline = baseline;
     }
 
     /// Leaves devices that are no longer read out of the baseline's expectations.

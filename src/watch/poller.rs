@@ -342,6 +342,9 @@ impl Poller {
     fn keep(&mut self, report: &Report) {
         let events = self.engine.take_events();
         let Some(store) = &mut self.store else { return };
+        if let Some(baseline) = store.replaced() {
+            self.engine.set_baseline(baseline);
+        }
         let appended = store.append(&events);
         let saved = if events.is_empty() && self.saved { Ok(()) } else { self.save(report) };
         match appended.and(saved) {
@@ -354,8 +357,8 @@ impl Poller {
         }
     }
 
-    fn save(&self, report: &Report) -> Result<(), super::store::StoreError> {
-        let Some(store) = &self.store else { return Ok(()) };
+    fn save(&mut self, report: &Report) -> Result<(), super::store::StoreError> {
+        let Some(store) = &mut self.store else { return Ok(()) };
         let boot_id = report.snapshot.system().and_then(|system| system.boot_id.clone());
         store.save(boot_id.as_deref(), self.engine.history(), &report.findings, report.snapshot.taken)
     }

@@ -69,6 +69,8 @@ pub struct Store {
     directory: PathBuf,
     journal: Option<File>,
     frozen: bool,
+    /// The file that the state was last read from or written to, to notice when another program replaces it.
+    known: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -100,7 +102,7 @@ struct Held {
 impl Store {
     /// A state directory; nothing is touched yet.
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory, journal: None, frozen: false }
+        Self { directory, journal: None, frozen: false, known: None }
     }
 
     /// Where it is.
@@ -123,13 +125,41 @@ impl Store {
                 Remembered::default()
             }
         };
+        remembered.events = self.read_journal();
+        self.known = self.inode();
+        (remembered, troubles)
+    }
+
+    /// Reads what is there and changes nothing; what cannot be read is as if it were not there.
+    pub fn peek(&self) -> Remembered {
+        let state = self.read_state().ok().flatten();
+        Remembered { events: self.read_journal(), ..state.map(remember).unwrap_or_default() }
+    }
+
+    /// The baseline that another program (`baseline accept`) has put in the place of what was last read or written.
+    pub fn replaced(&mut self) -> Option<Baseline> {
+        let inode = self.inode();
+        if inode == self.known || inode.is_none() {
+            return None;
+        }
+        self.known = inode;
+        Some(self.read_state().ok()??.baseline)
+    }
+
+    fn inode(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt as _;
+        std::fs::metadata(self.directory.join(STATE)).ok().map(|meta| meta.ino())
+    }
+
+    fn read_journal(&self) -> Vec<Event> {
+        let mut events = Vec::new();
         for name in [OLD_JOURNAL, JOURNAL] {
             if let Ok(file) = File::open(self.directory.join(name)) {
                 let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
-                remembered.events.extend(lines.filter_map(|line| serde_json::from_slice::<Event>(&line).ok()));
+                events.extend(lines.filter_map(|line| serde_json::from_slice::<Event>(&line).ok()));
             }
         }
-        (remembered, troubles)
+        events
     }
 
     fn read_state(&self) -> Result<Option<State>, Unusable> {
@@ -166,7 +196,7 @@ impl Store {
     /// # Errors
     /// The file operation that failed; the old file is whole then.
     pub fn save(
-        &self,
+        &mut self,
         boot_id: Option<&str>,
         history: &History,
         findings: &[Finding],
@@ -195,7 +225,9 @@ impl Store {
                 .collect(),
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
-        replace(&self.directory, STATE, &bytes)
+        replace(&self.directory, STATE, &bytes)?;
+        self.known = self.inode();
+        Ok(())
     }
 
     /// Appends events to the journal.
