@@ -311,14 +311,14 @@ impl<'s> Series<'s, '_> {
 pub trait Gauge {
     /// Writes it.
     #[doc(hidden)]
-    fn put(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result;
+    fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result;
 }
 
 macro_rules! whole {
     ($($number:ty),+) => {$(
         impl Gauge for $number {
-            fn put(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
-                metric.encode_gauge(self)
+            fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+                metric.encode_gauge(&self)
             }
         }
     )+};
@@ -327,20 +327,20 @@ macro_rules! whole {
 whole!(u32, u64, usize);
 
 impl Gauge for bool {
-    fn put(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
-        metric.encode_gauge(&u32::from(*self))
+    fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+        metric.encode_gauge(&u32::from(self))
     }
 }
 
 impl Gauge for f64 {
     /// Whole numbers as whole numbers, which every reader takes and people can read.
-    fn put(&self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+    fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
         const EXACT: f64 = 9_007_199_254_740_992.0;
         if self.fract() == 0.0 && self.abs() < EXACT {
             #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
-            return encode_gauge(metric, &(*self as i64));
+            return encode_gauge(metric, &(self as i64));
         }
-        encode_gauge(metric, self)
+        encode_gauge(metric, &self)
     }
 }
 

@@ -7,6 +7,7 @@ pub mod agent;
 pub mod catalogue;
 pub mod exposition;
 pub mod families;
+pub mod http;
 pub mod json;
 pub mod negotiate;
 pub mod page;

@@ -10,7 +10,7 @@ use crate::model::counter::Counters;
 use crate::model::net::Netdev;
 use crate::model::numa::NumaNode;
 use crate::model::pcie::{Aer, AerSeverity, FunctionKind, PciFunction};
-use crate::model::rdma::{LinkLayer, RdmaDevice, RdmaResources};
+use crate::model::rdma::{LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaResources};
 use crate::model::reading::{Reading, Reason};
 use crate::model::snapshot::CollectorState;
 use crate::model::time::rfc3339;
@@ -79,8 +79,8 @@ fn port_value(row: &PortRow<'_>) -> Value {
     json!({
         "port": port.number,
         "link_layer": port.link_layer.as_ref().map(LinkLayer::as_str),
-        "state": unreadable.take("state", port.state).map(|state| state.as_str()),
-        "physical_state": unreadable.take("physical_state", port.physical_state).map(|state| state.as_str()),
+        "state": unreadable.take("state", port.state).map(PortState::as_str),
+        "physical_state": unreadable.take("physical_state", port.physical_state).map(PhysicalState::as_str),
         "stated_rate_bytes_per_second": rate.map(|rate| rate.bandwidth),
         "speed": rate.map(|rate| rate.speed.as_str()),
         "width": rate.map(|rate| format!("{}X", rate.width)),
