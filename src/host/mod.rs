@@ -9,6 +9,7 @@ pub mod collector;
 pub mod file;
 pub mod fs;
 pub mod io;
+pub mod memory;
 pub mod text;
 
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
