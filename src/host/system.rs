@@ -61,6 +61,10 @@ impl Lane for SystemLane {
             boot_id: self.boot_id.read(pass, text::label).value(),
             uptime: self.uptime.read(pass, uptime).value(),
         };
+        // Seldom read: not worth their descriptors.
+        for file in [&mut self.hostname, &mut self.kernel, &mut self.boot_id, &mut self.uptime] {
+            file.close();
+        }
         if system == System::default() { Vec::new() } else { vec![Arc::new(system)] }
     }
 
