@@ -56,10 +56,10 @@ impl FunctionLane {
             Ok((stamp, Some(names))) if self.stamp == Some(stamp) => self.vfs_present = Some(vfs(&names)),
             Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
             Err(error) => {
-                self.stamp = None;
                 if let Some(reason) = reason_of(&error) {
                     pass.fault(directory, reason);
                 }
+                *self = Self::new(Arc::clone(&self.place));
                 return None;
             }
         }

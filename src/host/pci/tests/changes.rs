@@ -99,6 +99,13 @@ fn a_function_that_goes_away_and_comes_back() {
     assert_eq!(facts::<PciFunction>(&rig.read()).len(), 2);
     assert_eq!(rig.quarantined(), 1);
     rig.memory.remove(CARD);
+    rig.read();
+    assert_eq!(rig.quarantined(), 0);
+    card(&rig, CARD, "mlx5_0");
+    rig.memory.fail(format!("{CARD}/current_link_width"), Errno::INVAL);
+    rig.read();
+    assert_eq!(rig.quarantined(), 1);
+    rig.memory.remove(CARD);
     card(&rig, CARD, "mlx5_0");
     let functions = read(&mut rig);
     assert_eq!(functions[1].link.width, Reading::Value(Lanes(8)));
