@@ -99,6 +99,15 @@ pub trait Lane: Send {
     }
 }
 
+/// The lane of something that is no longer there.
+pub struct NoLane;
+
+impl Lane for NoLane {
+    fn read(&mut self, _pass: &mut Pass<'_>) -> Vec<Fact> {
+        Vec::new()
+    }
+}
+
 /// One pass over one lane: the moment, how deep to go, what failed, and a buffer for all its reads.
 pub struct Pass<'a> {
     /// The host.
