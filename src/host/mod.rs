@@ -9,10 +9,12 @@ pub mod collector;
 pub mod file;
 pub mod fs;
 pub mod io;
+pub mod netlink;
+pub mod rdma;
 pub mod text;
 
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[];
+pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC];
