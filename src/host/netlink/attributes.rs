@@ -72,9 +72,9 @@ pub(crate) mod tests {
 
     #[test]
     fn flags_and_padding_are_no_types() {
-        let bytes = [attribute(0x8000 | 80, b"abc"), attribute(0, &[]), attribute(3, &7u32.to_ne_bytes())].concat();
+        let bytes = [attribute(0x8050, b"abc"), attribute(0, &[]), attribute(3, &7u32.to_ne_bytes())].concat();
         let seen: Vec<_> = Attributes::new(&bytes).collect();
-        assert_eq!(seen, [(80, &b"abc"[..]), (3, &7u32.to_ne_bytes()[..])]);
+        assert_eq!(seen, [(0x50, &b"abc"[..]), (3, &7u32.to_ne_bytes()[..])]);
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub type Connect = Arc<dyn Fn() -> io::Result<Box<dyn Nldev>> + Send + Sync>;
 
 /// Connects to the running kernel.
 pub fn kernel() -> Connect {
-    Arc::new(|| Ok(Box::new(Kernel::connect()?)))
+    Arc::new(|| Ok(Box::new(Kernel::connect(nldev::PROTOCOL)?)))
 }
 
 /// How long an answer that is not there yet is waited for: the kernel answers within the call that asks, so this
@@ -36,8 +36,8 @@ struct Kernel {
 }
 
 impl Kernel {
-    fn connect() -> io::Result<Self> {
-        let mut socket = Socket::new(nldev::PROTOCOL)?;
+    fn connect(protocol: isize) -> io::Result<Self> {
+        let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
         socket.connect(&SocketAddr::new(0, 0))?;
         socket.set_non_blocking(true)?;
@@ -68,5 +68,24 @@ impl Nldev for Kernel {
         let mut replies = Vec::new();
         while !message::collect(&self.receive()?, self.sequence, &mut replies)? {}
         Ok(replies)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// rtnetlink's RTM_GETLINK speaks the same protocol and is on every kernel.
+    #[test]
+    fn the_running_kernel_answers() {
+        const ROUTE: isize = 0;
+        const GET_LINK: u16 = 18;
+        let Ok(mut kernel) = Kernel::connect(ROUTE) else { return };
+        let links = kernel.ask(&message::request(GET_LINK, true, &[(0, 0), (0, 0)])).unwrap();
+        assert!(!links.is_empty());
+        let unknown = message::request(GET_LINK, false, &[(0, u32::MAX), (0, 0)]);
+        let error = kernel.ask(&unknown).unwrap_err();
+        assert!(error.raw_os_error().is_some(), "{error}");
+        assert_eq!(kernel.ask(&message::request(GET_LINK, true, &[(0, 0), (0, 0)])).unwrap().len(), links.len());
     }
 }
