@@ -13,8 +13,10 @@ pub mod function;
 pub mod io;
 pub mod memory;
 pub mod net;
+pub mod netlink;
 pub mod numa;
 pub mod pci;
+pub mod rdma;
 #[cfg(test)]
 pub(crate) mod rig;
 pub mod system;
@@ -24,4 +26,4 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[pci::SPEC, net::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, numa::SPEC, system::SPEC];
