@@ -16,8 +16,9 @@ setup:
 	bash tests/setup.sh
 
 test: setup
-	@mkdir -p target && rm -f target/skipped
+	@mkdir -p target && rm -f target/skipped target/cases.txt
 	$(CARGO) test --locked
+	@[ ! -f target/cases.txt ] || cat target/cases.txt
 	@if [ -s target/skipped ]; then echo "$$(wc -l <target/skipped) skipped:"; cat target/skipped; fi
 
 bench: setup

@@ -1,0 +1,116 @@
+//! The house: floors import only from floors below them, files stay small, and the project speaks of itself alone.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// From the ground up.
+const FLOORS: [&str; 8] = ["model", "host", "assess", "watch", "bench", "fleet", "export", "cli"];
+
+/// Longest source file, in lines.
+const LONGEST: usize = 400;
+
+/// Names a source file may have nowhere: a drawer for everything is no place for anything.
+const DRAWERS: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];
+
+/// Places on somebody's machine, and work that was put off.
+const FOREIGN: [&str; 6] = ["/work/", "/home/", "/root/", "wt-", "TODO", "FIXME"];
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Files below a folder with one of these endings, with their texts. Paths are from the project's root.
+fn files(folder: &str, endings: &[&str]) -> Vec<(PathBuf, String)> {
+    let mut files = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).into_iter().flatten() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|ending| endings.iter().any(|wanted| ending == *wanted)) {
+                let text = fs::read_to_string(&path).unwrap();
+                files.push((path.strip_prefix(root()).unwrap().to_owned(), text));
+            }
+        }
+    }
+    files.sort();
+    files
+}
+
+/// The floor that a source file is on; none for the entrance (`lib.rs`, `main.rs`).
+fn floor_of(path: &Path) -> Option<usize> {
+    let name = path.components().nth(1)?.as_os_str().to_str()?.trim_end_matches(".rs");
+    FLOORS.iter().position(|floor| *floor == name)
+}
+
+/// Lines that reach for a floor above: `crate::FLOOR`, `super` paths aside, which stay within a floor.
+fn reaches_up(floor: usize, text: &str) -> Vec<String> {
+    let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    let above = |line: &str| {
+        let names = |name: &&str| {
+            let path = format!("crate::{name}");
+            line.match_indices(&path).any(|(at, _)| !line[at + path.len()..].starts_with(is_of_a_name))
+        };
+        FLOORS.iter().skip(floor + 1).any(names)
+    };
+    code.filter(|line| above(line)).map(str::to_owned).collect()
+}
+
+fn is_of_a_name(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
+#[test]
+fn a_floor_imports_only_from_floors_below() {
+    for (path, text) in files("src", &["rs"]) {
+        if let Some(floor) = floor_of(&path) {
+            let wrong = reaches_up(floor, &text);
+            assert!(wrong.is_empty(), "{} ({}) reaches up: {wrong:#?}", path.display(), FLOORS[floor]);
+            // A braced import could hide a floor: `use crate::{cli, …}`.
+            assert!(!text.contains("crate::{"), "{}: name each floor in a `use` of its own", path.display());
+        }
+    }
+}
+
+#[test]
+fn every_source_file_is_on_a_floor() {
+    for (path, _) in files("src", &["rs"]) {
+        let entrance = path == Path::new("src/lib.rs") || path == Path::new("src/main.rs");
+        assert!(entrance || floor_of(&path).is_some(), "{} is on no floor", path.display());
+    }
+}
+
+#[test]
+fn no_source_file_is_too_long_or_a_drawer() {
+    for (path, text) in files("src", &["rs"]) {
+        let lines = text.lines().count();
+        assert!(lines <= LONGEST, "{}: {lines} lines of at most {LONGEST}", path.display());
+        let name = path.file_stem().and_then(|name| name.to_str()).unwrap();
+        assert!(!DRAWERS.contains(&name), "{}: a name that says nothing", path.display());
+    }
+}
+
+#[test]
+fn the_project_speaks_of_itself_alone() {
+    for folder in ["src", "benches", "tests", ".ci"] {
+        for (path, text) in files(folder, &["rs", "sh", "md", "toml", "txt", "py"]) {
+            for word in FOREIGN {
+                let here = path == Path::new("tests/floors.rs");
+                assert!(here || !text.contains(word), "{} says {word}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
+fn reaching_up_is_seen() {
+    let host = 1;
+    assert!(reaches_up(host, "use crate::model::ids::DeviceName;\n// crate::cli\nuse crate::hostess;").is_empty());
+    assert_eq!(reaches_up(host, "use crate::assess::lane;").len(), 1);
+    assert_eq!(reaches_up(host, "    crate::cli::run()").len(), 1);
+    assert!(reaches_up(7, "use crate::export::metrics;").is_empty());
+    assert!(reaches_up(0, "//! [`crate::host`] fills these types").is_empty());
+}
