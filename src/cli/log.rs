@@ -18,7 +18,7 @@ pub fn start(level: LogLevel, format: LogFormat) {
     let registry = tracing_subscriber::registry().with(level);
     let started = match format {
         LogFormat::Logfmt => {
-            let lines = tracing_logfmt::builder().with_ansi_color(false).with_target(false).with_span_name(false);
+            let lines = tracing_logfmt::builder().with_target(false).with_span_name(false);
             registry.with(lines.layer().with_writer(std::io::stderr)).try_init()
         }
         LogFormat::Json => {

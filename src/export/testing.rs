@@ -102,7 +102,7 @@ fn port(number: u32, state: PortState, physical: PhysicalState, gbits: f64, spee
         link_layer: Some(LinkLayer::InfiniBand),
         state: Reading::Value(state),
         physical_state: Reading::Value(physical),
-        rate: Reading::Value(PortRate { bandwidth: BytesPerSecond::from_gbits(gbits), width: 4, speed }),
+        rate: Reading::Value(PortRate { bandwidth: BytesPerSecond::from_gbits(gbits), width: Some(4), speed }),
         lid: Some(5),
         sm_lid: Some(1),
         netdev: Some(Arc::from("ib0")),

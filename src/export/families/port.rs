@@ -167,7 +167,7 @@ fn port_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
             port.netdev.as_ref().into(),
             port.guid.into(),
             rate.map(|rate| rate.speed.as_str()).into(),
-            rate.map_or(Label::Text(""), |rate| Label::Width(rate.width)),
+            rate.and_then(|rate| rate.width).map_or(Label::Text(""), Label::Width),
         ]);
     }
 }

@@ -83,7 +83,7 @@ fn port_value(row: &PortRow<'_>) -> Value {
         "physical_state": unreadable.take("physical_state", port.physical_state).map(PhysicalState::as_str),
         "stated_rate_bytes_per_second": rate.map(|rate| rate.bandwidth),
         "speed": rate.map(|rate| rate.speed.as_str()),
-        "width": rate.map(|rate| format!("{}X", rate.width)),
+        "width": rate.and_then(|rate| rate.width).map(|width| format!("{width}X")),
         "rate_bytes_per_second": lane.and_then(|lane| lane.rate),
         "ceiling_bytes_per_second": lane.and_then(|lane| lane.ceiling),
         "share_bytes_per_second": lane.and_then(|lane| lane.share),
