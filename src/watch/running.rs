@@ -247,7 +247,6 @@ impl Running {
         if state.success {
             state.last_success = Some(taken);
         }
-        state.duration = now.duration_since(self.began).min(deadline);
         state.faults =
             self.list_faults.iter().chain(self.lanes.values().flat_map(|slot| &slot.faults)).cloned().collect();
         state.quarantined = self.lanes.values().map(|slot| slot.quarantined).sum();
