@@ -307,6 +307,19 @@ async fn silent_clients_are_dropped() {
 }
 
 #[tokio::test]
+async fn a_head_in_pieces_is_answered() {
+    let running = start(Fixed::with(testing::report()), Options::default()).await;
+    let mut stream = TcpStream::connect(running.address).await.unwrap();
+    for piece in ["GET /-/hea", "lthy HTTP/1.1\r\nHost: h\r\n", "Connection: close\r\n\r\n"] {
+        stream.write_all(piece.as_bytes()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(30)).await;
+    }
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).await.unwrap();
+    assert_eq!(split(&answer).0, 200);
+}
+
+#[tokio::test]
 async fn a_head_in_drips_is_cut_off() {
     let running = start_within(LIMITS, Fixed::with(testing::report()), Options::default()).await;
     let mut stream = TcpStream::connect(running.address).await.unwrap();
