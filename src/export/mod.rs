@@ -5,15 +5,17 @@
 
 pub mod agent;
 pub mod catalogue;
+pub mod content;
 pub mod exposition;
 pub mod families;
 pub mod http;
 pub mod json;
 pub mod negotiate;
 pub mod page;
+pub mod series;
 
 #[cfg(test)]
 mod testing;
 
 pub use agent::{AgentState, Process};
-pub use exposition::{Content, Format, encode};
+pub use exposition::{Format, encode};
