@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod catalogue;
+pub mod content;
 pub mod exposition;
 pub mod families;
 pub mod http;
@@ -17,4 +18,4 @@ pub mod text;
 mod testing;
 
 pub use agent::{AgentState, Process};
-pub use exposition::{Content, Format, encode};
+pub use exposition::{Format, encode};
