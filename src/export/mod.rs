@@ -12,6 +12,7 @@ pub mod http;
 pub mod json;
 pub mod negotiate;
 pub mod page;
+pub mod series;
 pub mod text;
 
 #[cfg(test)]
