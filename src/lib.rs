@@ -4,14 +4,16 @@
 //!
 //! | floor | task |
 //! |---|---|
-//! | `cli` | what a person types |
-//! | `export` | say it: metrics, HTTP, status page, JSON |
+//! | [`cli`] | what a person types |
+//! | [`export`] | say it: metrics, HTTP, status page, JSON |
 //! | [`watch`] | keep it over time: poller, history, baseline, events |
 //! | [`assess`] | judge it: pure functions from facts, history and policy to findings |
 //! | [`host`] | read it: one collector per kernel source |
 //! | [`model`] | name it: plain typed facts |
 
 pub mod assess;
+pub mod cli;
+pub mod export;
 pub mod host;
 pub mod model;
 pub mod watch;

@@ -1,3 +1,5 @@
 //! The `lanewatch` program.
 
-fn main() {}
+fn main() -> std::process::ExitCode {
+    lanewatch::cli::main(std::env::args_os())
+}

@@ -2,7 +2,11 @@
 //!
 //! A check family is one module and its line in [`RULES`].
 
+pub mod aer;
+pub mod devices;
 pub mod lane;
+pub mod pcie;
+pub mod ports;
 pub mod verdicts;
 
 use crate::model::history::History;
@@ -25,13 +29,26 @@ pub struct View<'a> {
     pub history: &'a History,
     /// What the operator expects.
     pub policy: &'a Policy,
+    /// Whether this is a single look: what would need a full window is judged by what there is.
+    pub instant: bool,
 }
 
 /// A family of checks.
 pub type Rule = fn(&View<'_>, &mut Verdicts);
 
 /// Every family, in the order of their findings.
-pub const RULES: &[Rule] = &[];
+pub const RULES: &[Rule] = &[
+    devices::missing,
+    ports::down,
+    ports::rate,
+    ports::flapping,
+    ports::errors,
+    ports::saturated,
+    pcie::links,
+    pcie::below_port_rate,
+    pcie::drifted,
+    aer::errors,
+];
 
 /// Everything the rules say of a host.
 pub fn assess(view: &View<'_>) -> Verdicts {

@@ -11,7 +11,7 @@ use crate::model::snapshot::{Fact, Fault};
 use crate::model::time::Tick;
 
 /// One row of [`super::COLLECTORS`].
-#[derive(Clone, Copy)]
+#[derive(Debug, Clone, Copy)]
 pub struct Spec {
     /// Name: the `collector` label, `--collector.NAME` and `--no-collector.NAME`.
     pub name: &'static str,
@@ -96,6 +96,15 @@ pub trait Lane: Send {
     /// How many of its files are left alone for now.
     fn quarantined(&self) -> usize {
         0
+    }
+}
+
+/// The lane of something that is no longer there.
+pub struct NoLane;
+
+impl Lane for NoLane {
+    fn read(&mut self, _pass: &mut Pass<'_>) -> Vec<Fact> {
+        Vec::new()
     }
 }
 

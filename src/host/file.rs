@@ -53,11 +53,7 @@ impl Watched {
         if self.refused.is_some_and(|refusal| pass.now < refusal.until) {
             return Reading::Unreadable(Reason::Quarantined);
         }
-        let reading = match self.bytes(pass) {
-            Ok(length) if length > LONGEST => Reading::Unreadable(Reason::Malformed),
-            Ok(length) => parse(pass.buffer.get(..length).unwrap_or_default().trim_ascii()),
-            Err(error) => reason_of(&error).map_or(Reading::Absent, Reading::Unreadable),
-        };
+        let reading = self.once(pass, parse);
         match reading {
             Reading::Unreadable(Reason::NotSupported) => Reading::Unreadable(self.refuse(pass)),
             Reading::Unreadable(reason) => {
@@ -68,6 +64,32 @@ impl Watched {
                 self.refused = None;
                 reading
             }
+        }
+    }
+
+    /// [`Self::read`] for a file that the kernel refuses while an interface is down: that is [`Reading::Absent`], no
+    /// fault, and the file is asked again next time.
+    pub fn read_unless_down<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+        match self.once(pass, parse) {
+            Reading::Unreadable(Reason::NotSupported) => Reading::Absent,
+            Reading::Unreadable(reason) => {
+                pass.fault(&self.path, reason);
+                Reading::Unreadable(reason)
+            }
+            reading => reading,
+        }
+    }
+
+    /// Closes it, so that the next read opens whatever stands at the path then.
+    pub fn close(&mut self) {
+        self.file = None;
+    }
+
+    fn once<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+        match self.bytes(pass) {
+            Ok(length) if length > LONGEST => Reading::Unreadable(Reason::Malformed),
+            Ok(length) => parse(pass.buffer.get(..length).unwrap_or_default().trim_ascii()),
+            Err(error) => reason_of(&error).map_or(Reading::Absent, Reading::Unreadable),
         }
     }
 
@@ -96,5 +118,54 @@ impl Watched {
         let length = file.read(&mut pass.buffer[..])?;
         self.file = Some(file);
         Ok(length)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::host::collector::Depth;
+    use crate::host::memory::MemoryHost;
+    use crate::host::text;
+
+    /// Reads a file once, and says what that was and how many faults it made.
+    fn read(host: &Arc<MemoryHost>, file: &mut Watched, second: i64, unless_down: bool) -> (Reading<u64>, usize) {
+        let host = host.host();
+        let mut pass = Pass::new(&host, Tick(second * 1000), Depth::Full);
+        let reading = if unless_down {
+            file.read_unless_down(&mut pass, text::counter)
+        } else {
+            file.read(&mut pass, text::counter)
+        };
+        (reading, pass.faults.len())
+    }
+
+    #[test]
+    fn a_refused_file_is_left_alone_and_asked_again() {
+        let (host, mut file) = (Arc::new(MemoryHost::new()), Watched::new(PathBuf::from("/sys/x")));
+        host.fail("/sys/x", Errno::INVAL);
+        assert_eq!(read(&host, &mut file, 0, false), (Reading::Unreadable(Reason::NotSupported), 1));
+        host.set("/sys/x", "5\n");
+        assert_eq!(read(&host, &mut file, 599, false), (Reading::Unreadable(Reason::Quarantined), 0));
+        assert_eq!(read(&host, &mut file, 600, false), (Reading::Value(5), 0));
+        assert!(!file.is_quarantined());
+    }
+
+    #[test]
+    fn a_file_refused_while_an_interface_is_down_is_absent_for_that_time() {
+        let (host, mut file) = (Arc::new(MemoryHost::new()), Watched::new(PathBuf::from("/sys/carrier")));
+        host.fail("/sys/carrier", Errno::INVAL);
+        assert_eq!(read(&host, &mut file, 0, true), (Reading::Absent, 0));
+        assert!(!file.is_quarantined());
+        host.set("/sys/carrier", "1\n");
+        assert_eq!(read(&host, &mut file, 5, true), (Reading::Value(1), 0));
+        host.set("/sys/carrier", "up\n");
+        assert_eq!(read(&host, &mut file, 10, true), (Reading::Unreadable(Reason::Malformed), 1));
+        host.fail("/sys/carrier", Errno::IO);
+        assert_eq!(read(&host, &mut file, 15, true), (Reading::Unreadable(Reason::Io), 1));
     }
 }

@@ -78,15 +78,19 @@ impl Host {
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const ELOOP: i32 = rustix::io::Errno::LOOP.raw_os_error();
 
-/// A path without `.` and `..`.
+/// A path without `.`, and without `..` but for those that lead out of a relative path.
 fn normal(path: &Path) -> PathBuf {
     let mut out = PathBuf::new();
     for part in path.components() {
         match part {
             Component::CurDir => {}
-            Component::ParentDir => {
-                out.pop();
-            }
+            Component::ParentDir => match out.components().next_back() {
+                Some(Component::Normal(_)) => {
+                    out.pop();
+                }
+                Some(Component::RootDir | Component::Prefix(_)) => {}
+                _ => out.push(part),
+            },
             Component::Normal(_) | Component::RootDir | Component::Prefix(_) => out.push(part),
         }
     }
@@ -142,5 +146,6 @@ mod tests {
     fn paths_lose_their_dots() {
         assert_eq!(normal(Path::new("/sys/class/infiniband/../../devices/./x")), Path::new("/sys/devices/x"));
         assert_eq!(normal(Path::new("/../..")), Path::new("/"));
+        assert_eq!(normal(Path::new("../../host/./sys/x/..")), Path::new("../../host/sys"));
     }
 }

@@ -5,14 +5,25 @@
 //! so that a device that does not answer holds up nobody else. Paths, clock and input/output are injected: any
 //! folder with `sys/` and `proc/` is a host.
 
+pub mod attribute;
 pub mod collector;
 pub mod file;
 pub mod fs;
+pub mod function;
 pub mod io;
+pub mod memory;
+pub mod net;
+pub mod netlink;
+pub mod numa;
+pub mod pci;
+pub mod rdma;
+#[cfg(test)]
+pub(crate) mod rig;
+pub mod system;
 pub mod text;
 
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[];
+pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, numa::SPEC, system::SPEC];

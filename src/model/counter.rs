@@ -101,9 +101,9 @@ impl Counters {
         self.iter().find_map(|(counter, value)| (*counter.name == *name).then_some(value))
     }
 
-    /// The counters that stand at their field's maximum and no longer count.
+    /// The counters that stand at their field's maximum and no longer count. A greater value proves a wider field.
     pub fn saturated(&self) -> impl Iterator<Item = &Counter> {
-        self.iter().filter_map(|(counter, value)| counter.limit.is_some_and(|limit| value >= limit).then_some(counter))
+        self.iter().filter_map(|(counter, value)| counter.limit.is_some_and(|limit| value == limit).then_some(counter))
     }
 
     /// The value for a meaning in its family's unit, without a counter that has stopped counting.

@@ -72,6 +72,67 @@ pub struct Condition {
     pub quiet: Duration,
 }
 
+impl Condition {
+    /// A condition that is a finding at once and ends at once; its device, port and address follow from the subject.
+    pub fn new(check: Check, subject: Subject, severity: Severity, reason: &'static str, summary: String) -> Self {
+        let (device, port, pci_address) = match &subject {
+            Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
+            Subject::Device(device) => (Some(device.clone()), None, None),
+            Subject::Pci(address) => (None, None, Some(*address)),
+        };
+        Self {
+            check,
+            subject,
+            severity,
+            reason,
+            summary,
+            device,
+            port,
+            pci_address,
+            evidence: Evidence::new(),
+            hold: Hold::None,
+            quiet: Duration::ZERO,
+        }
+    }
+
+    /// Names the device concerned.
+    #[must_use]
+    pub fn device(mut self, device: Option<DeviceName>) -> Self {
+        self.device = device;
+        self
+    }
+
+    /// Names the PCI function concerned.
+    #[must_use]
+    pub fn address(mut self, address: Option<PciAddress>) -> Self {
+        self.pci_address = address;
+        self
+    }
+
+    /// Adds a value that it rests on; an unknown one is left out.
+    #[must_use]
+    pub fn because(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
+        if let Some(value) = value {
+            self.evidence.insert(name.to_owned(), value.into());
+        }
+        self
+    }
+
+    /// Sets how long it must hold.
+    #[must_use]
+    pub fn hold(mut self, hold: Hold) -> Self {
+        self.hold = hold;
+        self
+    }
+
+    /// Sets how long it must be gone.
+    #[must_use]
+    pub fn quiet(mut self, quiet: Duration) -> Self {
+        self.quiet = quiet;
+        self
+    }
+}
+
 /// A condition that has held long enough.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Finding {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::{DeviceName, PciAddress, PortKey};
+use super::ids::{PciAddress, PortKey};
 use super::time::Tick;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
@@ -152,8 +152,6 @@ pub struct History {
     pub ports: BTreeMap<PortKey, PortHistory>,
     /// PCI functions.
     pub functions: BTreeMap<PciAddress, LinkHistory>,
-    /// In how many passes in a row a known device was not listed.
-    pub missing: BTreeMap<DeviceName, u32>,
     /// What was learned or accepted before.
     pub baseline: Baseline,
 }

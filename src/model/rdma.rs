@@ -117,8 +117,8 @@ impl LinkLayer {
 pub struct PortRate {
     /// Data rate each way.
     pub bandwidth: BytesPerSecond,
-    /// Width: 1, 2, 4, 8 or 12.
-    pub width: u8,
+    /// Width: 1, 2, 4, 8 or 12; none where the file does not say.
+    pub width: Option<u8>,
     /// Speed generation, the kernel's word.
     pub speed: Speed,
 }
@@ -186,9 +186,10 @@ pub struct Port {
     pub state: Reading<PortState>,
     /// Physical state.
     pub physical_state: Reading<PhysicalState>,
-    /// Rate as the `rate` file says, whatever the state.
+    /// Rate as the `rate` file says; absent unless the port is active, because what the file says of others means
+    /// nothing.
     pub rate: Reading<PortRate>,
-    /// Local identifier given by the subnet manager; 0 when none was.
+    /// Local identifier given by the subnet manager; 0 when none was. None on Ethernet.
     pub lid: Option<u32>,
     /// The subnet manager's own identifier.
     pub sm_lid: Option<u32>,

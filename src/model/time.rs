@@ -1,4 +1,4 @@
-//! Moments. The clock is always an argument: nothing in the library below the command line asks the system.
+//! Moments. The clock is always an argument.
 
 use std::ops::Sub;
 use std::time::{Duration, SystemTime};

@@ -1,6 +1,7 @@
 //! PCI functions joined into links, and links into the path from a function to the root.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use super::ids::PciAddress;
 use super::pcie::{FunctionKind, LinkEnd, PciFunction};
@@ -42,8 +43,10 @@ pub enum Verdict {
 }
 
 impl<T: Copy + Ord> Dimension<T> {
-    /// What both ends can do; with no upper end in sight, what the device can.
+    /// What both ends can do; with no upper end in sight, what the device can. A link that does not say what it runs
+    /// at may be none (a VF in a guest), and its maximum then means nothing.
     pub fn capable(&self) -> Option<T> {
+        self.current?;
         match (self.device, self.upstream) {
             (Some(device), Some(upstream)) => Some(device.min(upstream)),
             (device, None) => device,
@@ -67,21 +70,19 @@ impl<T: Copy + Ord> Dimension<T> {
 impl Link {
     /// Its speed.
     pub fn speed(&self) -> Dimension<TransfersPerSecond> {
-        let upstream = self.upstream.as_ref().map(|(_, end)| end);
         Dimension {
-            current: self.device.speed.or(upstream.map_or_else(Default::default, |end| end.speed)).value(),
+            current: self.device.speed.value(),
             device: self.device.max_speed.value(),
-            upstream: upstream.and_then(|end| end.max_speed.value()),
+            upstream: self.upstream.and_then(|(_, end)| end.max_speed.value()),
         }
     }
 
     /// Its width.
     pub fn width(&self) -> Dimension<Lanes> {
-        let upstream = self.upstream.as_ref().map(|(_, end)| end);
         Dimension {
-            current: self.device.width.or(upstream.map_or_else(Default::default, |end| end.width)).value(),
+            current: self.device.width.value(),
             device: self.device.max_width.value(),
-            upstream: upstream.and_then(|end| end.max_width.value()),
+            upstream: self.upstream.and_then(|(_, end)| end.max_width.value()),
         }
     }
 
@@ -157,9 +158,20 @@ impl Topology {
         self.paths.get(&function).into_iter().flatten().filter_map(|name| self.links.get(name))
     }
 
-    /// The link of a path that carries least, and how much; links whose bandwidth is unknown do not count.
+    /// The link of a path that carries least, and how much. None when the function's own link is unknown; unknown
+    /// links further up do not count, as in the kernel's own reckoning.
     pub fn narrowest(&self, function: PciAddress) -> Option<(&Link, BytesPerSecond)> {
+        self.path(function).next()?.bandwidth()?;
         let known = self.path(function).filter_map(|link| link.bandwidth().map(|bandwidth| (link, bandwidth)));
         known.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))
+    }
+}
+
+impl fmt::Display for Link {
+    /// What the link runs at: `8 GT/s x8`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = |speed: Option<TransfersPerSecond>| speed.map_or("unknown speed".to_owned(), |s| s.to_string());
+        let (speed, width) = (self.speed().current, self.width().current);
+        write!(f, "{} {}", text(speed), width.map_or("unknown width".to_owned(), |w| w.to_string()))
     }
 }

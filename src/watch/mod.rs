@@ -1,5 +1,15 @@
 //! Keeps a host over time: poller, history, baseline, findings with their hold times, events.
 
+pub mod clock;
+pub mod engine;
+pub mod learn;
+pub mod ledger;
+pub mod poller;
 pub mod report;
+pub mod running;
+pub mod store;
+pub mod worker;
 
+pub use engine::Engine;
+pub use poller::Poller;
 pub use report::Report;

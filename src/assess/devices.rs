@@ -1,0 +1,53 @@
+//! Devices that should be there.
+
+use super::View;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::ids::{DeviceName, Guid};
+
+/// `device_missing`: in the baseline or the policy, and not listed. A listing that failed says nothing.
+pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
+    let Some(listed) = view.snapshot.collector("rdma").map(|collector| &collector.listed) else { return };
+    for (key, known) in &view.history.baseline.devices {
+        // Software devices come and go as people make them.
+        if known.pci_address.is_none() {
+            continue;
+        }
+        let name = DeviceName::new(&known.name);
+        // A device keeps its GUID when it is renamed or moved to another slot.
+        let renamed =
+            || Guid::parse(key).is_some_and(|guid| view.snapshot.devices().any(|d| d.identity.node_guid == Some(guid)));
+        let Some(listed) = listed else {
+            verdicts.unknown(Check::DeviceMissing, Subject::Device(name), None);
+            continue;
+        };
+        if listed.iter().any(|key| **key == *name.as_str()) || renamed() {
+            verdicts.ok(Check::DeviceMissing);
+            continue;
+        }
+        let at = known.pci_address.as_deref().map(|address| format!(" (last at {address})")).unwrap_or_default();
+        let summary = format!(
+            "{name}{at} is gone: it was here before and the kernel no longer lists it. Look at the kernel log for its \
+             driver and PCI address; if it was removed on purpose, run `lanewatch baseline accept`."
+        );
+        let address = known.pci_address.as_deref().and_then(|address| address.parse().ok());
+        verdicts.found(gone(name, "baseline", summary).address(address));
+    }
+    let policy = view.policy.devices.iter();
+    for name in policy.filter(|name| !view.history.baseline.devices.values().any(|known| known.name == name.as_str())) {
+        match listed {
+            None => verdicts.unknown(Check::DeviceMissing, Subject::Device(name.clone()), None),
+            Some(listed) if listed.iter().any(|key| **key == *name.as_str()) => verdicts.ok(Check::DeviceMissing),
+            Some(_) => {
+                let summary = format!("{name} is not here, and the policy expects it (policy.devices).");
+                verdicts.found(gone(name.clone(), "policy", summary));
+            }
+        }
+    }
+}
+
+fn gone(name: DeviceName, reason: &'static str, summary: String) -> Condition {
+    Condition::new(Check::DeviceMissing, Subject::Device(name), Severity::Critical, reason, summary)
+        .hold(Hold::Passes(3))
+}

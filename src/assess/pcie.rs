@@ -1,0 +1,297 @@
+//! PCIe links and what they leave of the ports' rates.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::View;
+use super::lane::is_virtual;
+use super::ports::baseline;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::pcie::PciClass;
+use crate::model::rdma::RdmaDevice;
+use crate::model::topology::{Link, Verdict};
+use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
+
+/// A width below what both ends can do is always real; a speed may pass while a link retrains.
+const WIDTH_HOLD: Hold = Hold::Passes(3);
+const SPEED_HOLD: Hold = Hold::For(Duration::from_secs(600));
+
+/// A link is under load when a port above it moves at least this part of its rate.
+const LOAD: f64 = 0.05;
+
+/// The RDMA devices whose path has this link, VFs left out.
+fn devices_on<'a>(view: &'a View<'_>, link: PciAddress) -> impl Iterator<Item = &'a RdmaDevice> {
+    view.snapshot.devices().filter(move |device| {
+        device.identity.pci_address.is_some_and(|function| {
+            !is_virtual(view.snapshot, function) && view.topology.path(function).any(|hop| hop.name == link)
+        })
+    })
+}
+
+/// The fastest active port of the devices on a link; what a real link is measured against.
+fn fastest_port(view: &View<'_>, link: PciAddress) -> BytesPerSecond {
+    let devices: BTreeSet<&DeviceName> = devices_on(view, link).map(|device| &device.name).collect();
+    let ports = view.lanes.ports.iter().filter(|(key, _)| devices.contains(&key.device));
+    BytesPerSecond(ports.filter_map(|(_, lane)| lane.rate).fold(0.0, |most, rate| most.max(rate.0)))
+}
+
+/// Whether a degraded speed may be a device that saves power while nothing moves.
+fn may_be_idle(view: &View<'_>, link: &Link) -> bool {
+    let saves = view.snapshot.function(link.name).and_then(|f| f.class).is_some_and(PciClass::saves_link_power);
+    let busy = devices_on(view, link.name).any(|device| {
+        view.history.ports.iter().any(|(key, past)| {
+            let rate = view.lanes.ports.get(key).and_then(|lane| lane.rate);
+            key.device == device.name && past.traffic.zip(rate).is_some_and(|(moved, rate)| moved.0 >= rate.0 * LOAD)
+        })
+    });
+    saves && !busy
+}
+
+/// Names a link by the device at its lower end: `the PCIe link of mlx5_3 (0000:b2:00.0)`.
+fn name(view: &View<'_>, link: &Link) -> String {
+    let own = devices_on(view, link.name).filter(|d| {
+        d.identity.pci_address.and_then(|f| view.topology.path(f).next()).is_some_and(|hop| hop.name == link.name)
+    });
+    let names: Vec<&str> = own.map(|device| device.name.as_str()).collect();
+    if names.is_empty() {
+        format!("the PCIe link above {}", link.name)
+    } else {
+        format!("the PCIe link of {} ({})", names.join(" and "), link.name)
+    }
+}
+
+/// Speed and width as a text with what they carry: `16 GT/s x16 (252.1 Gb/s)`.
+fn rate_text(speed: Option<TransfersPerSecond>, width: Option<Lanes>) -> String {
+    match (speed, width) {
+        (Some(speed), Some(width)) => format!("{speed} {width} ({})", link_bandwidth(speed, width)),
+        (Some(speed), None) => speed.to_string(),
+        (None, Some(width)) => width.to_string(),
+        (None, None) => "unknown".to_owned(),
+    }
+}
+
+fn evidence(link: &Link, condition: Condition) -> Condition {
+    let (speed, width) = (link.speed(), link.width());
+    condition
+        .because("current_speed_transfers_per_second", speed.current.map(|s| s.0))
+        .because("capable_speed_transfers_per_second", speed.capable().map(|s| s.0))
+        .because("max_speed_transfers_per_second", speed.device.map(|s| s.0))
+        .because("current_width_lanes", width.current.map(|w| w.0))
+        .because("capable_width_lanes", width.capable().map(|w| w.0))
+        .because("max_width_lanes", width.device.map(|w| w.0))
+        .because("current_bandwidth_bytes_per_second", link.bandwidth().map(|b| b.0))
+        .because("capable_bandwidth_bytes_per_second", link.capable_bandwidth().map(|b| b.0))
+        .because("upstream_pci_address", link.upstream.map(|(address, _)| address.to_string()))
+}
+
+/// `pcie_off_bus`, `pcie_degraded` and `pcie_limited_by_slot`: one of them a link.
+pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
+    for link in view.topology.links.values() {
+        let subject = Subject::Pci(link.name);
+        let device = devices_on(view, link.name).next().map(|device| device.name.clone());
+        if link.device.off_bus {
+            let summary = format!(
+                "{} no longer answers: its configuration space reads all ones, so it fell off the bus. Look for AER or \
+                 DPC in the kernel log; a power cycle or reseating is usually needed.",
+                link.name
+            );
+            let condition = Condition::new(Check::PcieOffBus, subject, Severity::Critical, "all_ones", summary);
+            verdicts.found(condition.device(device).hold(Hold::Passes(3)));
+            verdicts.skipped(Check::PcieDegraded);
+            verdicts.skipped(Check::PcieLimitedBySlot);
+            continue;
+        }
+        verdicts.ok(Check::PcieOffBus);
+        let (speed, width) = (link.speed().verdict(), link.width().verdict());
+        if link.is_placeholder(fastest_port(view, link.name)) || (speed, width) == (Verdict::Unknown, Verdict::Unknown)
+        {
+            let reason = link.device.width.reason().or(link.device.speed.reason());
+            verdicts.unknown(Check::PcieDegraded, subject.clone(), reason);
+            verdicts.unknown(Check::PcieLimitedBySlot, subject, reason);
+            continue;
+        }
+        let slow = speed == Verdict::Degraded && !may_be_idle(view, link);
+        let narrow = width == Verdict::Degraded;
+        if slow || narrow {
+            verdicts.skipped(Check::PcieLimitedBySlot);
+            verdicts.found(evidence(link, degraded(view, link, slow, narrow)).device(device));
+        } else if speed == Verdict::LimitedBySlot || width == Verdict::LimitedBySlot {
+            verdicts.ok(Check::PcieDegraded);
+            verdicts.found(evidence(link, limited_by_slot(view, link)).device(device));
+        } else {
+            verdicts.ok(Check::PcieDegraded);
+            verdicts.ok(Check::PcieLimitedBySlot);
+        }
+    }
+}
+
+fn degraded(view: &View<'_>, link: &Link, slow: bool, narrow: bool) -> Condition {
+    let (speed, width) = (link.speed(), link.width());
+    let reason = match (slow, narrow) {
+        (true, true) => "speed_and_width",
+        (true, false) => "speed",
+        _ => "width",
+    };
+    let limited = match (speed.verdict(), width.verdict()) {
+        (Verdict::LimitedBySlot, _) => ", and its slot limits the speed",
+        (_, Verdict::LimitedBySlot) => ", and its slot limits the width",
+        _ => "",
+    };
+    let advice = if narrow {
+        "reseat the card, look for a bad riser, dirty contacts or bent pins"
+    } else {
+        "reseat the card, check the slot's speed setting in the BIOS, the riser and the target link speed"
+    };
+    let summary = format!(
+        "{} runs at {}, both of its ends can do {}{limited}: {advice}.",
+        name(view, link),
+        rate_text(speed.current, width.current),
+        rate_text(speed.capable(), width.capable()),
+    );
+    let (severity, hold) = if narrow { (Severity::Critical, WIDTH_HOLD) } else { (Severity::Warning, SPEED_HOLD) };
+    Condition::new(Check::PcieDegraded, Subject::Pci(link.name), severity, reason, summary).hold(hold)
+}
+
+fn limited_by_slot(view: &View<'_>, link: &Link) -> Condition {
+    let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
+    let summary = format!(
+        "{} runs at {}, all that its slot{port} can do; the card could do {} in another slot.",
+        name(view, link),
+        rate_text(link.speed().current, link.width().current),
+        rate_text(link.speed().device, link.width().device),
+    );
+    Condition::new(Check::PcieLimitedBySlot, Subject::Pci(link.name), Severity::Info, "slot", summary).hold(WIDTH_HOLD)
+}
+
+/// `pcie_below_port_rate`: a link of the path carries less than the active ports that share it ask for.
+pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
+    for (key, lane) in &view.lanes.ports {
+        let subject = Subject::Port(key.clone());
+        let Some(rate) = lane.rate else {
+            verdicts.skipped(Check::PcieBelowPortRate);
+            continue;
+        };
+        let Some(path) = view.lanes.paths.get(&key.device) else {
+            verdicts.unknown(Check::PcieBelowPortRate, subject, None);
+            continue;
+        };
+        if is_virtual(view.snapshot, path.function) {
+            verdicts.skipped(Check::PcieBelowPortRate);
+            continue;
+        }
+        let ratio = |link: &Link| {
+            let demand = view.lanes.demand.get(&link.name)?;
+            Some(link.bandwidth()?.0 / demand.0)
+        };
+        let tightest = view.topology.path(path.function).filter_map(|link| Some((link, ratio(link)?)));
+        let tightest = tightest.min_by(|(_, a), (_, b)| a.total_cmp(b)).filter(|(_, ratio)| *ratio < 1.0 - 1e-9);
+        let Some((link, _)) = tightest else {
+            verdicts.ok(Check::PcieBelowPortRate);
+            continue;
+        };
+        let (Some(bandwidth), Some(demand)) = (link.bandwidth(), view.lanes.demand.get(&link.name)) else { continue };
+        let Some((reason, severity, hold, cause)) = cause(view, link) else {
+            verdicts.unknown(Check::PcieBelowPortRate, subject, None);
+            continue;
+        };
+        let shared = if demand.0 > rate.0 * (1.0 + 1e-9) {
+            format!(", and the active ports that share it ask for {demand}")
+        } else {
+            String::new()
+        };
+        let summary = format!(
+            "{key} is ACTIVE at {rate}, but its PCIe path carries {bandwidth}{shared}; the limit is {} at {link}: {cause}",
+            name(view, link)
+        );
+        let condition = Condition::new(Check::PcieBelowPortRate, subject, severity, reason, summary)
+            .address(Some(path.function))
+            .because("port_rate_bytes_per_second", Some(rate.0))
+            .because("path_bandwidth_bytes_per_second", Some(path.bandwidth.0))
+            .because("shared_demand_bytes_per_second", Some(demand.0))
+            .because("share_bytes_per_second", lane.share.map(|share| share.0))
+            .because("limiting_pci_address", Some(link.name.to_string()))
+            .hold(hold);
+        verdicts.found(evidence(link, condition));
+    }
+}
+
+/// Why a link carries less than is asked of it; none where its capability is unknown.
+fn cause(view: &View<'_>, link: &Link) -> Option<(&'static str, Severity, Hold, String)> {
+    let (speed, width) = (link.speed(), link.width());
+    let (by_speed, by_width) = (speed.verdict(), width.verdict());
+    let narrow = by_width == Verdict::Degraded;
+    if narrow || by_speed == Verdict::Degraded {
+        if !narrow && may_be_idle(view, link) {
+            return None;
+        }
+        let capable = rate_text(speed.capable(), width.capable());
+        let text =
+            format!("both ends can do {capable}, so reseat the card and check slot, riser and BIOS link settings.");
+        return Some(("link_degraded", Severity::Critical, if narrow { WIDTH_HOLD } else { SPEED_HOLD }, text));
+    }
+    if by_speed == Verdict::LimitedBySlot || by_width == Verdict::LimitedBySlot {
+        let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
+        let device = rate_text(speed.device, width.device);
+        let text = format!("that is all its slot{port} can do; the card can do {device}, so move it to a better slot.");
+        return Some(("slot_limited", Severity::Warning, WIDTH_HOLD, text));
+    }
+    if by_speed == Verdict::Unknown || by_width == Verdict::Unknown {
+        return None;
+    }
+    let text = "that is all the card can do, so it is a limit of the design: plan with the share, not with the rate.";
+    Some(("by_design", Severity::Info, WIDTH_HOLD, text.to_owned()))
+}
+
+/// `pcie_drifted`: a link below this host's own baseline or below the policy, whatever its capability says.
+pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
+    let mut judged = BTreeSet::new();
+    for device in view.snapshot.devices() {
+        let Some(function) = device.identity.pci_address else { continue };
+        let known = baseline(view.history, device).map(|known| &*known.path).unwrap_or_default();
+        let policy = view.policy.link(&device.name);
+        for (hop, link) in view.topology.path(function).enumerate() {
+            // The first hop is the device's own, whichever slot it sits in; those above belong to the host.
+            let before =
+                if hop == 0 { known.first() } else { known.iter().find(|b| b.pci_address == link.name.to_string()) };
+            let mut expected = before.map(|link| (link.rate(), "baseline"));
+            if let (0, (speed @ Some(_), width) | (speed, width @ Some(_))) = (hop, policy) {
+                let least = (speed.unwrap_or(TransfersPerSecond(0)), width.unwrap_or(Lanes(0)));
+                expected = Some((least, "policy"));
+            }
+            let Some(((speed, width), reason)) = expected else { continue };
+            if !judged.insert(link.name) {
+                continue;
+            }
+            let (Some(now_speed), Some(now_width)) = (link.speed().current, link.width().current) else {
+                verdicts.unknown(Check::PcieDrifted, Subject::Pci(link.name), link.device.width.reason());
+                continue;
+            };
+            let narrow = now_width < width;
+            let slow = now_speed < speed && !may_be_idle(view, link);
+            if !narrow && !slow {
+                verdicts.ok(Check::PcieDrifted);
+                continue;
+            }
+            let was = if reason == "policy" { "the policy expects" } else { "it ran before at" };
+            let summary = format!(
+                "{} runs at {}, {was} {}: something changed (slot, riser, BIOS, power saving). Mend it, or run \
+                 `lanewatch baseline accept` if it was meant.",
+                name(view, link),
+                rate_text(Some(now_speed), Some(now_width)),
+                rate_text(Some(speed).filter(|s| s.0 > 0), Some(width).filter(|w| w.0 > 0)),
+            );
+            let hold = if narrow { WIDTH_HOLD } else { SPEED_HOLD };
+            let condition =
+                Condition::new(Check::PcieDrifted, Subject::Pci(link.name), Severity::Warning, reason, summary);
+            let condition = condition
+                .device(Some(device.name.clone()))
+                .because("expected_speed_transfers_per_second", Some(speed.0))
+                .because("expected_width_lanes", Some(width.0))
+                .hold(hold);
+            verdicts.found(evidence(link, condition));
+        }
+    }
+}

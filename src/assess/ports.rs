@@ -1,0 +1,275 @@
+//! Ports: down, slow, flapping, erring, blind.
+
+use std::time::Duration;
+
+use super::View;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::history::{DeviceBaseline, History};
+use crate::model::ids::PortKey;
+use crate::model::net::Netdev;
+use crate::model::rdma::{LinkLayer, PhysicalState, Port, PortState, RdmaDevice};
+use crate::model::reading::Reading;
+use crate::model::units::BytesPerSecond;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Every port with its device.
+fn ports<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a RdmaDevice, &'a Port, PortKey)> {
+    view.snapshot.devices().flat_map(|device| {
+        device.ports.iter().map(move |port| (device, port, PortKey { device: device.name.clone(), port: port.number }))
+    })
+}
+
+/// What the baseline knows of a device, by GUID or else by name.
+pub fn baseline<'a>(history: &'a History, device: &RdmaDevice) -> Option<&'a DeviceBaseline> {
+    history.baseline.devices.get(&baseline_key(device))
+}
+
+/// The key of a device in the baseline: its node GUID where it has one, else its name.
+pub fn baseline_key(device: &RdmaDevice) -> String {
+    match device.identity.node_guid.filter(|guid| !guid.is_zero()) {
+        Some(guid) => guid.to_string(),
+        None => device.name.to_string(),
+    }
+}
+
+/// `port_down`: expected up, and not ACTIVE or not LinkUp.
+pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
+    for (device, port, key) in ports(view) {
+        let subject = Subject::Port(key.clone());
+        let state = match port.state {
+            Reading::Value(state) => state,
+            ref missing => {
+                verdicts.unknown(Check::PortDown, subject, missing.reason());
+                continue;
+            }
+        };
+        let linked = port.physical_state.value().is_none_or(|physical| physical == PhysicalState::LinkUp);
+        if state == PortState::ActiveDefer || (state == PortState::Active && linked) {
+            verdicts.ok(Check::PortDown);
+            continue;
+        }
+        let Some(expected) = expected_up(view, device, port, &key) else {
+            verdicts.skipped(Check::PortDown);
+            continue;
+        };
+        let waits = matches!(state, PortState::Init | PortState::Armed);
+        let (reason, summary) = describe_down(view, port, &key, state, expected);
+        let hold = Duration::from_secs(if waits { 120 } else { 30 });
+        verdicts.found(
+            Condition::new(Check::PortDown, subject, Severity::Critical, reason, summary)
+                .address(device.identity.pci_address)
+                .because("state", Some(state.as_str()))
+                .because("physical_state", port.physical_state.value().map(PhysicalState::as_str))
+                .because("expected_by", Some(expected))
+                .hold(Hold::For(hold)),
+        );
+    }
+}
+
+/// Why a port should be up; none when nothing says so.
+fn expected_up(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey) -> Option<&'static str> {
+    match view.policy.port_up(key) {
+        Some(true) => return Some("policy"),
+        Some(false) => return None,
+        None => {}
+    }
+    if baseline(view.history, device).and_then(|known| known.ports.get(&port.number)).is_some_and(|port| port.active) {
+        return Some("baseline");
+    }
+    let counted =
+        ["port_rcv_packets", "link_downed"].iter().any(|name| port.counter(name).is_some_and(|count| count > 0));
+    let addressed = port.lid.is_some_and(|lid| lid != 0);
+    (counted || addressed).then_some("its own counters")
+}
+
+fn describe_down(
+    view: &View<'_>,
+    port: &Port,
+    key: &PortKey,
+    state: PortState,
+    expected: &str,
+) -> (&'static str, String) {
+    let word = state.as_str();
+    let why = match expected {
+        "policy" => "the policy expects it up",
+        "baseline" => "it was up before",
+        _ => "its counters or LID show that it was up before",
+    };
+    if matches!(state, PortState::Init | PortState::Armed) {
+        let text = "the link is up and no subnet manager has configured it: check that one runs and reaches this port";
+        return ("no_subnet_manager", format!("{key} is {word}: {text} ({why})."));
+    }
+    let physical = port.physical_state.value();
+    if port.link_layer == Some(LinkLayer::Ethernet) {
+        let netdev = port.netdev.as_deref();
+        let known = netdev.and_then(|name| view.snapshot.all::<Netdev>().find(|n| *n.name == *name));
+        let text = match (netdev, known.map(|n| n.carrier)) {
+            (Some(name), Some(Reading::Value(false))) => {
+                format!("{name} has no carrier: cable, module or the other end")
+            }
+            (Some(name), _) => format!("{name} is switched off or has no carrier: `ip link show {name}` tells which"),
+            (None, _) => "its network interface is switched off or has no carrier".to_owned(),
+        };
+        return ("no_carrier", format!("{key} is {word}: {text} ({why})."));
+    }
+    let (reason, text) = match physical {
+        Some(PhysicalState::Disabled) => {
+            ("disabled", "switched off by an administrator or a tool; enable it if that was not meant")
+        }
+        Some(PhysicalState::Polling) => {
+            ("polling", "looks for the other end and finds none: check cable, module and switch port")
+        }
+        Some(PhysicalState::Training | PhysicalState::Recovery) => {
+            ("training", "keeps training: suspect cable or module")
+        }
+        Some(PhysicalState::LinkUp) | None => ("down", "check cable, switch port and subnet manager"),
+        Some(PhysicalState::Sleep | PhysicalState::PhyTest) => ("down", "is asleep or under test"),
+    };
+    let physical = physical.map_or("unknown", PhysicalState::as_str);
+    (reason, format!("{key} is {word} ({physical}): {text} ({why})."))
+}
+
+/// `port_rate_low`: active below policy, baseline, or most ports of the same model.
+pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
+    for (device, port, key) in ports(view) {
+        if !port.is_active() {
+            verdicts.skipped(Check::PortRateLow);
+            continue;
+        }
+        let Some(rate) = view.lanes.ports.get(&key).and_then(|lane| lane.rate) else {
+            verdicts.unknown(Check::PortRateLow, Subject::Port(key), port.rate.reason());
+            continue;
+        };
+        let learned = baseline(view.history, device)
+            .and_then(|known| known.ports.get(&port.number))
+            .and_then(|known| known.rate_bytes_per_second)
+            .map(BytesPerSecond);
+        let expected = view.policy.port_rate(&key).map(|rate| (rate, "policy"));
+        let expected = expected.or(learned.map(|rate| (rate, "baseline")));
+        let expected = match expected {
+            Some(found) => Some(found),
+            None => peer_rate(view, device, port, &key).map(|rate| (rate, "peers")),
+        };
+        let Some((expected, reason)) = expected.filter(|(expected, _)| rate.0 < expected.0 * (1.0 - 1e-9)) else {
+            verdicts.ok(Check::PortRateLow);
+            continue;
+        };
+        let source = match reason {
+            "policy" => "the policy expects",
+            "baseline" => "it ran before at",
+            _ => "most ports of this model here run at",
+        };
+        let summary = format!(
+            "{key} is ACTIVE at {rate}, {source} {expected}: check cable, module and the switch port's speed setting."
+        );
+        verdicts.found(
+            Condition::new(Check::PortRateLow, Subject::Port(key), Severity::Warning, reason, summary)
+                .address(device.identity.pci_address)
+                .because("port_rate_bytes_per_second", Some(rate.0))
+                .because("expected_bytes_per_second", Some(expected.0))
+                .hold(Hold::For(Duration::from_secs(120))),
+        );
+    }
+}
+
+/// The rate of most of the other active ports of the same model and link layer, of which there must be two.
+fn peer_rate(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey) -> Option<BytesPerSecond> {
+    let model = |device: &RdmaDevice| (device.identity.hca_type.clone(), device.identity.board_id.clone());
+    device.identity.hca_type.as_ref()?;
+    let peers: Vec<BytesPerSecond> = ports(view)
+        .filter(|(other, other_port, other_key)| {
+            *other_key != *key && model(other) == model(device) && other_port.link_layer == port.link_layer
+        })
+        .filter_map(|(_, _, other_key)| view.lanes.ports.get(&other_key)?.rate)
+        .collect();
+    let count = |rate: BytesPerSecond| peers.iter().filter(|peer| (peer.0 - rate.0).abs() < 1.0).count();
+    let (rate, most) = peers.iter().map(|rate| (*rate, count(*rate))).max_by_key(|(_, count)| *count)?;
+    (most >= 2 && most * 2 > peers.len()).then_some(rate)
+}
+
+/// `port_flapping`: a flap within the last hour; critical from the third in twelve hours.
+pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
+    let now = view.snapshot.taken.tick;
+    for (device, _, key) in ports(view) {
+        let flaps = view.history.ports.get(&key).map(|past| &past.flaps);
+        let Some(last) = flaps.and_then(|flaps| flaps.back()).filter(|last| now.since(**last) < HOUR) else {
+            verdicts.ok(Check::PortFlapping);
+            continue;
+        };
+        let count = flaps.into_iter().flatten().filter(|at| now.since(**at) <= 12 * HOUR).count();
+        let critical = count >= view.policy.thresholds.flaps_critical;
+        let severity = if critical { Severity::Critical } else { Severity::Warning };
+        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
+        let summary = format!(
+            "{key} lost its link and got it back {times} in 12 h: suspect cable, module or the other end before the card."
+        );
+        verdicts.found(
+            Condition::new(Check::PortFlapping, Subject::Port(key), severity, "link_lost", summary)
+                .address(device.identity.pci_address)
+                .because("flaps", Some(count))
+                .because("last_flap_seconds_ago", Some(now.since(*last).as_secs())),
+        );
+    }
+}
+
+/// `port_errors`: an error counter rises faster than its limit.
+pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
+    let now = view.snapshot.taken.tick;
+    for (device, _, key) in ports(view) {
+        let windows = view.history.ports.get(&key).map(|past| &past.windows);
+        let mut over = Vec::new();
+        for limit in &view.policy.thresholds.errors {
+            let Some(rise) = windows.and_then(|all| all.get(limit.counter)?.rise(now, limit.window)) else { continue };
+            // A single look is shorter than the window: limits by the second are judged by their rate.
+            let short = view.instant && limit.window <= Duration::from_secs(60) && rise.observed < limit.window;
+            let allowed =
+                if short { limit.most * rise.observed.as_secs() / limit.window.as_secs() } else { limit.most };
+            if rise.count > allowed {
+                over.push((limit, rise));
+            }
+        }
+        let Some((first, _)) = over.first() else {
+            verdicts.ok(Check::PortErrors);
+            continue;
+        };
+        let reason = first.counter;
+        let list: Vec<String> = over
+            .iter()
+            .map(|(limit, rise)| {
+                let time = humantime::format_duration(Duration::from_secs(rise.observed.as_secs()));
+                format!("{} +{} in {time} (allowed: {})", limit.counter, rise.count, limit.text)
+            })
+            .collect();
+        let summary = format!("{key} counts errors: {}. Suspect cable and module first.", list.join(", "));
+        let condition = Condition::new(Check::PortErrors, Subject::Port(key), Severity::Warning, reason, summary)
+            .address(device.identity.pci_address)
+            .quiet(HOUR);
+        verdicts.found(
+            over.iter().fold(condition, |condition, (limit, rise)| condition.because(limit.counter, Some(rise.count))),
+        );
+    }
+}
+
+/// `port_counter_saturated`: counters that stand at their field's maximum.
+pub fn saturated(view: &View<'_>, verdicts: &mut Verdicts) {
+    for (device, port, key) in ports(view) {
+        let stuck: Vec<&str> = port.pma.saturated().map(|counter| &*counter.name).collect();
+        if stuck.is_empty() {
+            verdicts.ok(Check::PortCounterSaturated);
+            continue;
+        }
+        let names = stuck.join(", ");
+        let summary = format!(
+            "{key} no longer counts {names}: the fields stand at their maximum, so a flat line there means nothing. \
+             A reset by the fabric's tools (perfquery -R) sets them free."
+        );
+        verdicts.found(
+            Condition::new(Check::PortCounterSaturated, Subject::Port(key), Severity::Info, "saturated", summary)
+                .address(device.identity.pci_address)
+                .because("counters", Some(names)),
+        );
+    }
+}

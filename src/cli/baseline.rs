@@ -1,0 +1,87 @@
+//! `lanewatch baseline`: what this host is expected to be like.
+
+use std::fmt::Write as _;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::args::{Baseline as Flags, BaselineAction};
+use super::failure::Failure;
+use super::look::look;
+use super::print;
+use super::settings::Settings;
+use crate::model::check::Check;
+use crate::model::history::Baseline;
+use crate::model::policy::Policy;
+use crate::model::units::BytesPerSecond;
+use crate::watch::clock::SystemClock;
+use crate::watch::store::Store;
+use crate::watch::{Engine, Poller};
+
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Shows, compares or accepts the baseline.
+///
+/// # Errors
+/// The host cannot be looked at, or the state directory cannot be written.
+pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    match flags.action {
+        BaselineAction::Show => {
+            let remembered = Store::new(settings.storage.clone()).peek();
+            print(show(&remembered.baseline, settings).as_bytes())
+        }
+        BaselineAction::Diff => diff(settings),
+        BaselineAction::Accept => accept(settings),
+    }
+}
+
+fn show(baseline: &Baseline, settings: &Settings) -> String {
+    if baseline.devices.is_empty() {
+        return format!("nothing is known in {}\n", settings.storage.display());
+    }
+    let mut out = String::new();
+    for (key, device) in &baseline.devices {
+        let at = device.pci_address.as_deref().map(|at| format!(" at {at}")).unwrap_or_default();
+        let _ = writeln!(out, "{} ({key}){at}", device.name);
+        for (number, port) in &device.ports {
+            let rate =
+                port.rate_bytes_per_second.map(|rate| format!(" at {}", BytesPerSecond(rate))).unwrap_or_default();
+            let _ = writeln!(out, "  port {number}: {}{rate}", if port.active { "up" } else { "not seen up" });
+        }
+        for link in &device.path {
+            let (speed, width) = link.rate();
+            let _ = writeln!(out, "  link above {}: {speed} {width}", link.pci_address);
+        }
+    }
+    out
+}
+
+/// Prints the findings that rest on the baseline: exit 0 when there is none, 1 otherwise.
+fn diff(settings: &Settings) -> Result<ExitCode, Failure> {
+    let report = look(settings, Duration::ZERO, LIMIT)?;
+    let differs = report.findings.iter().map(|finding| &finding.condition).filter(|condition| {
+        matches!(condition.check, Check::DeviceMissing | Check::PcieDrifted) || condition.reason == "baseline"
+    });
+    let mut out = String::new();
+    for condition in differs {
+        let _ = writeln!(out, "{} {}: {}", condition.check.as_str(), condition.subject, condition.summary);
+    }
+    if out.is_empty() {
+        print(b"no difference\n")
+    } else {
+        print(out.as_bytes())?;
+        Ok(ExitCode::from(1))
+    }
+}
+
+fn accept(settings: &Settings) -> Result<ExitCode, Failure> {
+    let store = Store::new(settings.storage.clone());
+    let engine = Engine::new(Arc::new(Policy::default()), false);
+    let specs = settings.collectors.iter().copied();
+    let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, Some(store))
+        .context("cannot start reading")?;
+    poller.accept_baseline(LIMIT).context("the baseline is not kept")?;
+    print(show(poller.baseline(), settings).as_bytes())
+}

@@ -1,0 +1,58 @@
+//! `lanewatch check`.
+
+use std::process::ExitCode;
+
+use super::args::{Check as Flags, CheckFormat, ExitMap};
+use super::failure::Failure;
+use super::look::look;
+use super::print;
+use super::settings::Settings;
+use crate::export::json;
+use crate::export::text::check;
+use crate::model::check::Status;
+
+/// Looks at the host and says what is wrong.
+///
+/// # Errors
+/// The host cannot be looked at.
+pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    let report = look(settings, flags.sample, flags.timeout)?;
+    let hidden = flags.strict && !report.limited.is_empty();
+    let status = if hidden { report.status.max(Status::Unknown) } else { report.status };
+    let text = match flags.format {
+        CheckFormat::Text => check::text(&report, status, flags.verbose),
+        CheckFormat::Nagios => check::nagios(&report, status),
+        CheckFormat::Npd => check::npd(&report, status),
+        CheckFormat::Json => {
+            let document = json::findings(&report, status);
+            serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
+        }
+    };
+    print(text.as_bytes())?;
+    let npd = flags.format == CheckFormat::Npd && flags.exit_map == ExitMap::Nagios;
+    Ok(ExitCode::from(code(status, if npd { ExitMap::Npd } else { flags.exit_map })))
+}
+
+/// The exit code of a status.
+fn code(status: Status, map: ExitMap) -> u8 {
+    match (map, status) {
+        (_, Status::Ok) => 0,
+        (ExitMap::Nagios, Status::Critical) | (ExitMap::Npd, Status::Unknown) => 2,
+        (ExitMap::Nagios, Status::Unknown) => 3,
+        (ExitMap::Nagios, Status::Warning) | (ExitMap::Npd | ExitMap::Binary, _) => 1,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exit_codes_mean_what_their_readers_think() {
+        let codes =
+            |map| [Status::Ok, Status::Warning, Status::Critical, Status::Unknown].map(|status| code(status, map));
+        assert_eq!(codes(ExitMap::Nagios), [0, 1, 2, 3]);
+        assert_eq!(codes(ExitMap::Npd), [0, 1, 1, 2]);
+        assert_eq!(codes(ExitMap::Binary), [0, 1, 1, 1]);
+    }
+}

@@ -1,0 +1,206 @@
+//! The configuration file. Every key is optional; an unknown one is an error.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use super::args::{LogFormat, LogLevel};
+
+/// The file as written.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct File {
+    /// `[path]`
+    pub path: Paths,
+    /// `[log]`
+    pub log: Log,
+    /// `[web]`
+    pub web: Web,
+    /// `[collector]`
+    pub collector: Collector,
+    /// `[storage]`
+    pub storage: Storage,
+    /// `[policy]`
+    pub policy: Policy,
+}
+
+/// `[path]`: where the host is.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[expect(missing_docs, reason = "as the flags of the same names")]
+pub struct Paths {
+    pub rootfs: Option<PathBuf>,
+    pub sysfs: Option<PathBuf>,
+    pub procfs: Option<PathBuf>,
+}
+
+/// `[log]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[expect(missing_docs, reason = "as the flags of the same names")]
+pub struct Log {
+    pub level: Option<LogLevel>,
+    pub format: Option<LogFormat>,
+}
+
+/// `[web]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+#[expect(missing_docs, reason = "as the flags of the same names")]
+pub struct Web {
+    pub listen_address: Vec<String>,
+    pub telemetry_path: Option<String>,
+    pub max_requests: Option<usize>,
+    pub systemd_socket: Option<bool>,
+}
+
+/// `[collector]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Collector {
+    /// As `--collector.device-include`.
+    pub device_include: Option<String>,
+    /// As `--collector.device-exclude`.
+    pub device_exclude: Option<String>,
+    /// Collectors that do not run.
+    pub disabled: Vec<String>,
+}
+
+/// `[storage]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Storage {
+    /// As `--storage.path`.
+    pub path: Option<PathBuf>,
+}
+
+/// `[policy]`: expectations, exceptions, thresholds.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Policy {
+    /// RDMA devices that must be there.
+    pub devices: Vec<String>,
+    /// `[[policy.port]]`
+    pub port: Vec<PortRule>,
+    /// `[[policy.link]]`
+    pub link: Vec<LinkRule>,
+    /// `[[policy.exception]]`
+    pub exception: Vec<ExceptionRule>,
+    /// `[policy.severity]`: other severities, by check.
+    pub severity: BTreeMap<String, String>,
+    /// `[policy.hold]`: other hold times, by check.
+    pub hold: BTreeMap<String, String>,
+    /// `[policy.threshold]`
+    pub threshold: Threshold,
+}
+
+/// What is expected of ports.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct PortRule {
+    /// Pattern of whole port names (`mlx5_[0-3]/1`).
+    pub r#match: String,
+    /// Whether they should be up.
+    pub up: Option<bool>,
+    /// The least rate, `"200 Gb/s"`.
+    pub rate: Option<String>,
+}
+
+/// What is expected of a device's PCIe link.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct LinkRule {
+    /// Pattern of whole device names.
+    pub r#match: String,
+    /// The least speed, `"16 GT/s"`.
+    pub speed: Option<String>,
+    /// The least width in lanes.
+    pub width: Option<u8>,
+}
+
+/// Findings that are accepted.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct ExceptionRule {
+    /// Pattern of whole subjects (`mlx5_3`, `mlx5_3/1`, `0000:98:00.0`).
+    pub r#match: String,
+    /// Which checks; all when left out.
+    #[serde(default)]
+    pub checks: Vec<String>,
+    /// Why.
+    pub reason: String,
+}
+
+/// `[policy.threshold]`
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Threshold {
+    /// Flaps in twelve hours that are critical.
+    pub flaps_critical: Option<usize>,
+    /// How long after boot flaps stand apart.
+    pub settle: Option<String>,
+    /// Correctable AER errors an hour that are a warning.
+    pub correctable_aer_per_hour: Option<u64>,
+    /// `[policy.threshold.errors]`: most increases of a counter in its window.
+    pub errors: BTreeMap<String, u64>,
+}
+
+/// What is wrong with a configuration file.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// It cannot be read.
+    #[error("{file}: {source}")]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// It is not TOML, or has a key or value that is not known.
+    #[error("{file}{place}: {message}")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// Line and column, where known.
+        place: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+    /// A value is not allowed.
+    #[error("{file}: {key}: {message}")]
+    Value {
+        /// The file, or the command line.
+        file: PathBuf,
+        /// The key.
+        key: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+}
+
+/// Reads a file.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn read(path: &Path) -> Result<File, ConfigError> {
+    let text =
+        std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+    parse(path, &text)
+}
+
+/// Reads the text of a file.
+///
+/// # Errors
+/// See [`ConfigError`].
+pub fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+    toml::from_str(text).map_err(|error| {
+        let place = error.span().map(|span| {
+            let before = text.get(..span.start).unwrap_or_default();
+            let line = before.matches('\n').count() + 1;
+            format!(":{line}:{}", before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
+        });
+        let message = error.message().replace('\n', " ");
+        ConfigError::Malformed { file: path.to_owned(), place: place.unwrap_or_default(), message }
+    })
+}

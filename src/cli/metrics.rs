@@ -1,0 +1,51 @@
+//! `lanewatch metrics`: the exposition once, to standard output or to a file for the textfile collector.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::args::Metrics as Flags;
+use super::failure::Failure;
+use super::look::look;
+use super::print;
+use super::settings::Settings;
+use crate::export::{AgentState, Format, Process, encode};
+
+/// Looks at the host once and writes its metrics.
+///
+/// # Errors
+/// The host cannot be looked at, or the file cannot be written; an old file stays then.
+pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    let report = look(settings, Duration::ZERO, Duration::from_secs(10))?;
+    let format = if flags.openmetrics { Format::OpenMetrics } else { Format::Text };
+    let mut text = String::new();
+    encode(format, &report, &Arc::new(AgentState::default()), Process::read(), &mut text)
+        .map_err(anyhow::Error::from)?;
+    match &flags.textfile {
+        None => print(text.as_bytes()),
+        Some(path) => {
+            replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// Writes beside the file and renames, so that nobody ever reads half of it. Readable by everyone, as node_exporter
+/// runs as another user.
+fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    // A name that does not end in .prom: the textfile collector must not see it.
+    let new = path.with_file_name(format!(".{name}.{}", std::process::id()));
+    let write = || {
+        let mut file = std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        std::fs::rename(&new, path)
+    };
+    write().inspect_err(|_| drop(std::fs::remove_file(&new)))
+}

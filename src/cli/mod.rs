@@ -1,0 +1,79 @@
+//! What a person types.
+
+pub mod agent;
+pub mod args;
+pub mod baseline;
+pub mod check;
+pub mod config;
+pub mod failure;
+pub mod listen;
+pub mod log;
+pub mod look;
+pub mod metrics;
+pub mod policy;
+pub mod settings;
+
+use std::ffi::OsString;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::ExitCode;
+
+use args::{Cli, Command, ConfigAction};
+use failure::{Failure, usage};
+use settings::Settings;
+
+/// Runs the program.
+pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let args: Vec<OsString> = args.into_iter().collect();
+    // A wrong command line of `check` is an answer too: it could not tell.
+    let checks = args.iter().skip(1).any(|arg| arg == "check") && !args.iter().any(|arg| arg == "config");
+    let outcome = args::parse(args).map_err(|error| usage(&error)).and_then(|(cli, matches)| run(cli, &matches));
+    match outcome {
+        Ok(code) => code,
+        Err(failure) => failure.end(checks),
+    }
+}
+
+fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
+    match cli.command {
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut args::command(), "lanewatch", &mut script);
+            return print(&script);
+        }
+        Command::Man => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(args::command()).render(&mut page)?;
+            return print(&page);
+        }
+        Command::Config(args::Config { action: ConfigAction::Check { file } }) => return check_config(&file),
+        _ => {}
+    }
+    let settings = Settings::new(&cli.common, matches)?;
+    match cli.command {
+        Command::Serve(flags) => {
+            log::start(settings.log_level, settings.log_format);
+            agent::serve(&settings, &cli.common, matches, &flags)
+        }
+        Command::Check(flags) => check::run(&settings, &flags),
+        Command::Metrics(flags) => metrics::run(&settings, &flags),
+        Command::Baseline(flags) => baseline::run(&settings, &flags),
+        Command::Explain(_) | Command::Snapshot(_) | Command::Demo(_) => Ok(ExitCode::FAILURE),
+        Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn check_config(file: &Path) -> Result<ExitCode, Failure> {
+    let config = config::read(file)?;
+    settings::validate(file, &config)?;
+    print(format!("{}: ok\n", file.display()).as_bytes())
+}
+
+/// Writes to standard output; a reader that has gone is no failure.
+fn print(bytes: &[u8]) -> Result<ExitCode, Failure> {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(bytes).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(ExitCode::SUCCESS),
+    }
+}

@@ -1,0 +1,161 @@
+//! What holds in the end: defaults, then the file, then the environment, then flags.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use clap::ArgMatches;
+
+use super::args::{Common, LogFormat, LogLevel, Web, collector_flags};
+use super::config::{self, ConfigError, File};
+use super::policy::policy;
+use crate::host::collector::{Filter, Setup};
+use crate::host::fs::Fs;
+use crate::host::{COLLECTORS, Host, Spec};
+use crate::model::policy::Policy;
+
+/// The port of the agent.
+const PORT: &str = ":10015";
+
+/// Settings of every command.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    /// The configuration file, if there is one.
+    pub file: Option<PathBuf>,
+    /// What the file says.
+    pub config: File,
+    /// Root, sysfs and procfs of the host.
+    pub paths: (PathBuf, PathBuf, PathBuf),
+    /// Which devices are read.
+    pub filter: Filter,
+    /// Which collectors run.
+    pub collectors: Vec<Spec>,
+    /// The state directory.
+    pub storage: PathBuf,
+    /// Expectations and thresholds.
+    pub policy: Arc<Policy>,
+    /// Log level.
+    pub log_level: LogLevel,
+    /// Log form.
+    pub log_format: LogFormat,
+}
+
+/// Settings of HTTP.
+#[derive(Debug, Clone)]
+pub struct WebSettings {
+    /// Addresses to listen on.
+    pub listen: Vec<String>,
+    /// Path of the metrics.
+    pub telemetry_path: String,
+    /// Most requests at once.
+    pub max_requests: usize,
+    /// Whether systemd hands over the sockets.
+    pub systemd_socket: bool,
+}
+
+impl Settings {
+    /// Puts them together.
+    ///
+    /// # Errors
+    /// A file that cannot be used, or a value that is not allowed.
+    pub fn new(common: &Common, matches: &ArgMatches) -> Result<Self, ConfigError> {
+        let config = common.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
+        let file = common.config.clone();
+        let source = file.clone().unwrap_or_else(|| PathBuf::from("command line"));
+        let rootfs = common.rootfs.clone().or(config.path.rootfs.clone()).unwrap_or_else(|| PathBuf::from("/"));
+        let sysfs = common.sysfs.clone().or(config.path.sysfs.clone()).unwrap_or_else(|| rootfs.join("sys"));
+        let procfs = common.procfs.clone().or(config.path.procfs.clone()).unwrap_or_else(|| rootfs.join("proc"));
+        let chosen = |flag: &str, given: Option<&String>, written: Option<&String>| match (given, written) {
+            (Some(text), _) => pattern(Path::new("command line"), &format!("--collector.{flag}"), text).map(Some),
+            (None, Some(text)) => pattern(&source, &format!("collector.{flag}"), text).map(Some),
+            (None, None) => Ok(None),
+        };
+        let written = &config.collector;
+        let filter = Filter {
+            include: chosen("device-include", common.device_include.as_ref(), written.device_include.as_ref())?,
+            exclude: chosen("device-exclude", common.device_exclude.as_ref(), written.device_exclude.as_ref())?,
+        };
+        Ok(Self {
+            collectors: collectors(&source, &config.collector.disabled, &collector_flags(matches))?,
+            storage: common
+                .storage
+                .clone()
+                .or(config.storage.path.clone())
+                .unwrap_or_else(|| "/var/lib/lanewatch".into()),
+            policy: Arc::new(policy(&source, &config.policy)?),
+            log_level: common.log_level.or(config.log.level).unwrap_or(LogLevel::Info),
+            log_format: common.log_format.or(config.log.format).unwrap_or(LogFormat::Logfmt),
+            paths: (rootfs, sysfs, procfs),
+            file,
+            config,
+            filter,
+        })
+    }
+
+    /// The host, read through the file system: the running one, or a recorded one.
+    pub fn host(&self) -> Host {
+        let (_, sysfs, procfs) = self.paths.clone();
+        let live = Fs::is_sysfs(&sysfs);
+        Host { io: Arc::new(if live { Fs::new() } else { Fs::recorded() }), sysfs, procfs, live }
+    }
+
+    /// What collectors are made with.
+    pub fn setup(&self) -> Setup {
+        Setup { host: self.host(), filter: self.filter.clone() }
+    }
+
+    /// Settings of HTTP.
+    pub fn web(&self, flags: &Web) -> WebSettings {
+        let file = &self.config.web;
+        let listen = [&flags.listen, &file.listen_address].into_iter().find(|list| !list.is_empty());
+        WebSettings {
+            listen: listen.cloned().unwrap_or_else(|| vec![PORT.to_owned()]),
+            telemetry_path: flags
+                .telemetry_path
+                .clone()
+                .or(file.telemetry_path.clone())
+                .unwrap_or("/metrics".to_owned()),
+            max_requests: flags.max_requests.or(file.max_requests).unwrap_or(512),
+            systemd_socket: flags.systemd_socket || file.systemd_socket.unwrap_or(false),
+        }
+    }
+}
+
+/// Checks every value of a file without using it.
+///
+/// # Errors
+/// The first value that is not allowed.
+pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
+    policy(file, &config.policy)?;
+    collectors(file, &config.collector.disabled, &[])?;
+    for (key, text) in [
+        ("collector.device-include", &config.collector.device_include),
+        ("collector.device-exclude", &config.collector.device_exclude),
+    ] {
+        text.as_deref().map(|text| pattern(file, key, text)).transpose()?;
+    }
+    Ok(())
+}
+
+fn pattern(file: &Path, key: &str, text: &str) -> Result<regex_lite::Regex, ConfigError> {
+    Filter::pattern(text).map_err(|error| ConfigError::Value {
+        file: file.to_owned(),
+        key: key.to_owned(),
+        message: format!("{text:?} is not a regular expression: {error}"),
+    })
+}
+
+fn collectors(file: &Path, disabled: &[String], flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
+    if let Some(unknown) = disabled.iter().find(|name| !COLLECTORS.iter().any(|spec| spec.name == **name)) {
+        let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
+        return Err(ConfigError::Value {
+            file: file.to_owned(),
+            key: "collector.disabled".to_owned(),
+            message: format!("{unknown:?} is not a collector; the collectors are {}", names.join(", ")),
+        });
+    }
+    let runs = |spec: &&Spec| {
+        let flag = flags.iter().rev().find(|(name, _)| *name == spec.name).map(|(_, on)| *on);
+        flag.unwrap_or_else(|| !disabled.iter().any(|name| *name == spec.name))
+    };
+    Ok(COLLECTORS.iter().filter(runs).copied().collect())
+}

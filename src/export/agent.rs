@@ -1,0 +1,84 @@
+//! The agent's own state, as far as its metrics tell it.
+
+use std::time::{Duration, SystemTime};
+
+use procfs::WithCurrentSystemInfo as _;
+
+/// What the agent is and how its configuration fared.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AgentState {
+    /// Version of the program.
+    pub version: &'static str,
+    /// Revision it was built from; empty when the build did not say.
+    pub revision: &'static str,
+    /// Whether the last reading of the configuration succeeded.
+    pub reload_successful: bool,
+    /// When the configuration in force was read.
+    pub reloaded: Option<SystemTime>,
+}
+
+impl Default for AgentState {
+    fn default() -> Self {
+        Self {
+            version: env!("CARGO_PKG_VERSION"),
+            revision: option_env!("LANEWATCH_REVISION").unwrap_or(""),
+            reload_successful: true,
+            reloaded: None,
+        }
+    }
+}
+
+/// What the kernel says of the agent's own process; each value is none when it could not be read.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Process {
+    /// User and system CPU time (`/proc/self/stat`).
+    pub cpu: Option<Duration>,
+    /// Resident memory in bytes (`/proc/self/stat`).
+    pub resident_bytes: Option<u64>,
+    /// Open file descriptors (`/proc/self/fd`).
+    pub open_fds: Option<u64>,
+    /// Start, in seconds since 1970 (`/proc/self/stat`, `/proc/stat`).
+    pub started: Option<f64>,
+}
+
+impl Process {
+    /// Reads `/proc/self`, the real one: the agent's process is on this kernel, whatever host it watches.
+    pub fn read() -> Self {
+        let Ok(me) = procfs::process::Process::myself() else { return Self::default() };
+        let open_fds = me.fd_count().ok().and_then(|count| u64::try_from(count).ok());
+        let Ok(stat) = me.stat() else { return Self { open_fds, ..Self::default() } };
+        let ticks = procfs::ticks_per_second();
+        let boot = procfs::boot_time_secs().ok();
+        Self {
+            cpu: Some(of_ticks(stat.utime.saturating_add(stat.stime), ticks)),
+            resident_bytes: Some(stat.rss_bytes().get()),
+            open_fds,
+            started: boot.map(|boot| (Duration::from_secs(boot) + of_ticks(stat.starttime, ticks)).as_secs_f64()),
+        }
+    }
+}
+
+fn of_ticks(ticks: u64, per_second: u64) -> Duration {
+    let per_second = per_second.max(1);
+    let nanos = (ticks % per_second).saturating_mul(1_000_000_000) / per_second;
+    Duration::from_secs(ticks / per_second) + Duration::from_nanos(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_is_readable() {
+        let process = Process::read();
+        assert!(process.cpu.is_some() && process.started.is_some_and(|start| start > 1e9));
+        assert!(process.resident_bytes.is_some_and(|bytes| bytes > 1 << 20));
+        assert!(process.open_fds.is_some_and(|count| count >= 3));
+    }
+
+    #[test]
+    fn ticks_to_time() {
+        assert_eq!(of_ticks(250, 100), Duration::from_millis(2_500));
+        assert_eq!(of_ticks(250, 0), Duration::from_secs(250));
+    }
+}

@@ -1,0 +1,130 @@
+//! RDMA devices.
+
+use super::FIRST;
+use crate::export::catalogue::{Family, Kind};
+use crate::export::content::Content;
+use crate::export::series::{Label, Series};
+use crate::model::counter::{Class, Meaning};
+use crate::model::pcie::{FunctionKind, PciFunction};
+use crate::model::rdma::RdmaResources;
+
+/// The rows.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: "lanewatch_device_info",
+        kind: Kind::Info,
+        help: "What an RDMA device is (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid} and its \
+               PCI function).",
+        labels: &[
+            "device",
+            "pci_address",
+            "driver",
+            "firmware_version",
+            "board_id",
+            "hca_type",
+            "node_guid",
+            "sys_image_guid",
+            "numa_node",
+            "function",
+        ],
+        worst: "1 a device",
+        since: FIRST,
+        write: device_info,
+    },
+    Family {
+        name: "lanewatch_device_events_total",
+        kind: Kind::Counter,
+        help: "Counters of the device itself by the driver's own names \
+               (/sys/class/infiniband/<device>/hw_counters/<counter>).",
+        labels: &["device", "counter", "class"],
+        worst: "1 a device and counter file; none with most drivers",
+        since: FIRST,
+        write: device_events,
+    },
+    Family {
+        name: "lanewatch_device_level",
+        kind: Kind::Gauge,
+        help: "Levels among the device's counter files, such as active queue pairs \
+               (/sys/class/infiniband/<device>/hw_counters/<counter>).",
+        labels: &["device", "counter"],
+        worst: "1 a device and level file; none with most drivers",
+        since: FIRST,
+        write: device_level,
+    },
+    Family {
+        name: "lanewatch_rdma_resources",
+        kind: Kind::Gauge,
+        help: "Objects that programs hold on a device, from the kernel's memory (RDMA_NLDEV_CMD_RES_GET).",
+        labels: &["device", "resource"],
+        worst: "7 a device",
+        since: FIRST,
+        write: resources,
+    },
+];
+
+fn device_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    for device in &content.devices {
+        let identity = &device.identity;
+        let function = identity.pci_address.and_then(|address| content.function(address));
+        out.info(&[
+            device.name.as_str().into(),
+            identity.pci_address.into(),
+            function.and_then(|function| function.driver.as_ref()).into(),
+            identity.firmware_version.as_ref().into(),
+            identity.board_id.as_ref().into(),
+            identity.hca_type.as_ref().into(),
+            identity.node_guid.into(),
+            identity.sys_image_guid.into(),
+            function.and_then(|function| function.numa_node).into(),
+            kind(function).into(),
+        ]);
+    }
+}
+
+fn kind(function: Option<&PciFunction>) -> &'static str {
+    match function.map(|function| function.kind) {
+        Some(FunctionKind::Physical) => "pf",
+        Some(FunctionKind::Virtual { .. }) => "vf",
+        Some(FunctionKind::Plain) | None => "none",
+    }
+}
+
+fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    for device in &content.devices {
+        for (counter, value) in device.counters.iter() {
+            let class = match counter.meaning {
+                Meaning::Level => continue,
+                Meaning::Event(class) => class,
+                Meaning::TransmitWait => Class::Congestion,
+                Meaning::ReceivedBytes { .. }
+                | Meaning::TransmittedBytes { .. }
+                | Meaning::ReceivedPackets
+                | Meaning::TransmittedPackets => Class::Traffic,
+            };
+            out.counter(&[device.name.as_str().into(), (&counter.name).into(), class.as_str().into()], value);
+        }
+    }
+}
+
+fn device_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    for device in &content.devices {
+        for (counter, value) in device.counters.iter().filter(|(counter, _)| counter.meaning == Meaning::Level) {
+            out.gauge(&[device.name.as_str().into(), (&counter.name).into()], value);
+        }
+    }
+}
+
+fn resources(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    let mut all: Vec<&RdmaResources> = content.report.snapshot.all().collect();
+    all.sort_by(|a, b| a.device.cmp(&b.device));
+    all.dedup_by(|a, b| a.device == b.device);
+    for RdmaResources { device, counts } in all {
+        for (index, (resource, count)) in counts.iter().enumerate() {
+            // The kernel's list is by name; should a name come twice, the first stands.
+            if counts.iter().take(index).all(|(earlier, _)| earlier != resource) {
+                let labels: [Label<'_>; 2] = [device.as_str().into(), resource.into()];
+                out.gauge(&labels, *count);
+            }
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the checks found.
+
+use std::collections::BTreeSet;
+
+use super::FIRST;
+use crate::export::catalogue::{Family, Kind};
+use crate::export::content::Content;
+use crate::export::series::{Label, Series};
+use crate::model::check::{Check, Standing};
+use crate::model::ids::DeviceName;
+use crate::model::time::unix_seconds;
+
+/// The rows.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: "lanewatch_finding",
+        kind: Kind::Gauge,
+        help: "Is 1 while a check's finding on a subject holds; findings that policy accepts are left out.",
+        labels: &["check", "severity", "subject", "reason", "device", "port", "pci_address"],
+        worst: "1 a check and subject; none where all is well",
+        since: FIRST,
+        write: findings,
+    },
+    Family {
+        name: "lanewatch_check_subjects",
+        kind: Kind::Gauge,
+        help: "How many subjects stand where with a check; always there for every check and result.",
+        labels: &["check", "result"],
+        worst: "5 a check",
+        since: FIRST,
+        write: subjects,
+    },
+    Family {
+        name: "lanewatch_evaluation_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the checks last ran, in seconds since 1970.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| out.gauge(&[], unix_seconds(content.report.evaluated)),
+    },
+];
+
+fn findings(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    let mut written = BTreeSet::new();
+    for finding in &content.report.findings {
+        let found = &finding.condition;
+        let (device, port, address) = (found.device.as_ref(), found.port, found.pci_address);
+        if written.insert((found.check, found.severity, &found.subject, found.reason, device, port, address)) {
+            out.gauge(
+                &[
+                    found.check.as_str().into(),
+                    found.severity.as_str().into(),
+                    Label::Subject(&found.subject),
+                    found.reason.into(),
+                    device.map(DeviceName::as_str).into(),
+                    port.into(),
+                    address.into(),
+                ],
+                true,
+            );
+        }
+    }
+}
+
+fn subjects(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    for check in Check::ALL {
+        let counts = content.report.standings.get(check).copied().unwrap_or_default();
+        for (standing, count) in Standing::ALL.iter().zip(counts) {
+            out.gauge(&[check.as_str().into(), standing.as_str().into()], count);
+        }
+    }
+}

@@ -1,0 +1,11 @@
+//! The families by what they speak of. A module holds rows of the catalogue, each with its write.
+
+pub mod agent;
+pub mod device;
+pub mod findings;
+pub mod pcie;
+pub mod port;
+pub mod process;
+
+/// The version that brought the first families.
+const FIRST: &str = "0.1.0";

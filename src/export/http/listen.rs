@@ -1,0 +1,205 @@
+//! Accepts connections and bounds how many there are.
+
+use std::collections::BTreeMap;
+use std::future::{Future, poll_fn};
+use std::io;
+use std::mem::MaybeUninit;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
+use std::time::Duration;
+
+use tokio::io::ReadBuf;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use super::app::App;
+use super::connection::{Activity, asked_to_end, drive_within};
+use super::timed::Limits;
+
+/// How long requests at hand may take after the end was asked for.
+const GRACE: Duration = Duration::from_secs(3);
+/// Room in the kernel for what a client has not taken yet, in bytes; the kernel doubles it.
+const SEND_BUFFER: usize = 128 * 1024;
+
+/// Serves on every listener until `shutdown` resolves, then lets requests at hand end.
+pub async fn serve(listeners: Vec<TcpListener>, service: Arc<App>, shutdown: impl Future<Output = ()>) {
+    serve_within(Limits::DEFAULT, listeners, service, shutdown).await;
+}
+
+pub(super) async fn serve_within(
+    limits: Limits,
+    listeners: Vec<TcpListener>,
+    app: Arc<App>,
+    shutdown: impl Future<Output = ()>,
+) {
+    let connections = Arc::new(Connections { most: app.options().max_connections.max(1), open: Mutex::default() });
+    let (end, ending) = watch::channel(false);
+    for listener in listeners {
+        let server =
+            Server { limits, app: Arc::clone(&app), connections: Arc::clone(&connections), ending: ending.clone() };
+        tokio::spawn(server.accept(listener));
+    }
+    shutdown.await;
+    end.send_replace(true);
+    let ended = async {
+        while !connections.lock().by_age.is_empty() {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    if timeout(GRACE, ended).await.is_err() {
+        for open in connections.lock().by_age.values() {
+            open.task.abort();
+        }
+    }
+}
+
+struct Server {
+    limits: Limits,
+    app: Arc<App>,
+    connections: Arc<Connections>,
+    ending: watch::Receiver<bool>,
+}
+
+impl Server {
+    async fn accept(self, listener: TcpListener) {
+        const FIRST_PAUSE: Duration = Duration::from_millis(10);
+        let (mut ending, mut pause) = (self.ending.clone(), FIRST_PAUSE);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                () = asked_to_end(&mut ending) => return,
+            };
+            match accepted {
+                Ok((stream, _)) => {
+                    pause = FIRST_PAUSE;
+                    self.admit(stream);
+                }
+                Err(error) if is_the_clients(&error) => tracing::debug!(%error, "connection failed before it began"),
+                Err(error) => {
+                    // Out of descriptors or memory: make room, and do not spin.
+                    if pause == FIRST_PAUSE {
+                        tracing::warn!(%error, "cannot accept connections");
+                    }
+                    self.connections.lock().close_oldest_idle();
+                    sleep(pause).await;
+                    pause = (pause * 2).min(Duration::from_secs(1));
+                }
+            }
+        }
+    }
+
+    /// Starts a connection's task; with too many open and none idle the connection is closed.
+    fn admit(&self, stream: TcpStream) {
+        let mut open = self.connections.lock();
+        if open.by_age.len() >= self.connections.most && !open.close_oldest_idle() {
+            tracing::debug!("too many connections");
+            return;
+        }
+        let id = open.next;
+        open.next += 1;
+        let activity = Arc::new(Activity::default());
+        // The lock is held until the connection is entered, so that its task cannot leave before.
+        let entry = Entry { id, connections: Arc::clone(&self.connections) };
+        let connection =
+            connection(self.limits, stream, Arc::clone(&self.app), Arc::clone(&activity), self.ending.clone(), entry);
+        let task = tokio::spawn(connection).abort_handle();
+        open.by_age.insert(id, Open { task, activity });
+    }
+}
+
+async fn connection(
+    limits: Limits,
+    stream: TcpStream,
+    app: Arc<App>,
+    activity: Arc<Activity>,
+    mut ending: watch::Receiver<bool>,
+    _entry: Entry,
+) {
+    // Until a client has made its request it costs a socket and a small task, no buffers.
+    let spoke = tokio::select! {
+        asked = timeout(limits.head, request(&stream)) => matches!(asked, Ok(Ok(()))),
+        () = asked_to_end(&mut ending) => false,
+    };
+    if spoke {
+        // Without it the tail of an answer waits for the acknowledgement of what came before.
+        let _ = stream.set_nodelay(true);
+        // The kernel would keep megabytes for a slow reader, and say that it took some only every other megabyte.
+        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
+        drive_within(limits, stream, app, activity, &mut ending).await;
+    }
+}
+
+/// Resolves when a request's head, or more of one than is looked at here, waits in the socket. Nothing is taken, and
+/// what was looked at is not kept.
+async fn request(stream: &TcpStream) -> io::Result<()> {
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let complete = poll_fn(|cx| {
+            let mut room = [MaybeUninit::uninit(); 1024];
+            let mut seen = ReadBuf::uninit(&mut room);
+            ready!(stream.poll_peek(cx, &mut seen))?;
+            let (seen, full) = (seen.filled(), seen.remaining() == 0);
+            let whole = || seen.windows(4).any(|end| end == b"\r\n\r\n") || seen.windows(2).any(|end| end == b"\n\n");
+            let ended: io::Result<bool> =
+                if seen.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(full || whole()) };
+            Poll::Ready(ended)
+        });
+        if complete.await? {
+            return Ok(());
+        }
+        // The socket stays readable, so there is nothing to wait for but time.
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
+    }
+}
+
+fn is_the_clients(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
+}
+
+struct Connections {
+    most: usize,
+    open: Mutex<ByAge>,
+}
+
+#[derive(Default)]
+struct ByAge {
+    next: u64,
+    by_age: BTreeMap<u64, Open>,
+}
+
+struct Open {
+    task: AbortHandle,
+    activity: Arc<Activity>,
+}
+
+impl Connections {
+    fn lock(&self) -> MutexGuard<'_, ByAge> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ByAge {
+    /// Closes the connection that was accepted first of those that have no request at hand.
+    fn close_oldest_idle(&mut self) -> bool {
+        let idle = self.by_age.iter().find(|(_, open)| open.activity.is_idle()).map(|(id, _)| *id);
+        let Some(open) = idle.and_then(|id| self.by_age.remove(&id)) else { return false };
+        open.task.abort();
+        true
+    }
+}
+
+/// A connection's entry, for as long as its task lives.
+struct Entry {
+    id: u64,
+    connections: Arc<Connections>,
+}
+
+impl Drop for Entry {
+    fn drop(&mut self) {
+        self.connections.lock().by_age.remove(&self.id);
+    }
+}

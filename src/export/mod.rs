@@ -1,0 +1,22 @@
+//! Says it: metrics, JSON, the status page, and the HTTP server that offers them. Everything speaks from one
+//! [`Report`](crate::watch::Report).
+//!
+//! A metric family is one row and its write in one module under [`families`].
+
+pub mod agent;
+pub mod catalogue;
+pub mod content;
+pub mod exposition;
+pub mod families;
+pub mod http;
+pub mod json;
+pub mod negotiate;
+pub mod page;
+pub mod series;
+pub mod text;
+
+#[cfg(test)]
+mod testing;
+
+pub use agent::{AgentState, Process};
+pub use exposition::{Format, encode};

@@ -1,0 +1,160 @@
+//! The answers of `check`: for people, for Nagios, for node-problem-detector. The first line is complete in itself.
+
+use std::fmt::Write as _;
+
+use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::finding::Finding;
+use crate::model::time::rfc3339;
+use crate::watch::Report;
+
+/// Longest line node-problem-detector keeps.
+const NPD_LINE: usize = 80;
+
+/// For people; `verbose` adds how every check stands and what could not be read.
+pub fn text(report: &Report, status: Status, verbose: bool) -> String {
+    let mut out = format!("{}: {}\n", word(status), headline(report, status));
+    for finding in &report.findings {
+        let condition = &finding.condition;
+        let since = report.snapshot.taken.wall_of(finding.since);
+        let _ = writeln!(
+            out,
+            "\n{:<8} {} {} ({}, since {})",
+            condition.severity.as_str(),
+            condition.check.as_str(),
+            condition.subject,
+            condition.reason,
+            rfc3339(since)
+        );
+        out.push_str(&wrapped(&condition.summary, "         "));
+    }
+    for (finding, reason) in &report.excepted {
+        let condition = &finding.condition;
+        let _ = writeln!(out, "\naccepted {} {}: {reason}", condition.check.as_str(), condition.subject);
+    }
+    for limit in &report.limited {
+        let _ = writeln!(out, "\nlimited  {limit}");
+    }
+    if verbose {
+        out.push_str(&details(report));
+    }
+    out
+}
+
+/// Nagios: one line with performance data, then the findings.
+pub fn nagios(report: &Report, status: Status) -> String {
+    let count = |severity| report.findings.iter().filter(|f| f.condition.severity == severity).count();
+    let (active, ports) = ports(report);
+    let mut out = format!(
+        "{}: {} | critical={} warning={} info={} ports_active={active} ports={ports}\n",
+        word(status),
+        headline(report, status).replace('|', "/"),
+        count(Severity::Critical),
+        count(Severity::Warning),
+        count(Severity::Info),
+    );
+    for finding in &report.findings {
+        let condition = &finding.condition;
+        let summary = condition.summary.replace('|', "/");
+        let _ = writeln!(out, "{} {}: {summary}", condition.severity.as_str(), condition.check.as_str());
+    }
+    out
+}
+
+/// node-problem-detector: one short line.
+pub fn npd(report: &Report, status: Status) -> String {
+    let text = match report.findings.first().filter(|f| f.condition.severity > Severity::Info) {
+        Some(finding) => {
+            format!("{} {}: {}", finding.condition.subject, finding.condition.check.as_str(), finding.condition.reason)
+        }
+        None => headline(report, status),
+    };
+    let mut line: String = text.chars().take(NPD_LINE).collect();
+    line.push('\n');
+    line
+}
+
+const fn word(status: Status) -> &'static str {
+    match status {
+        Status::Ok => "OK",
+        Status::Unknown => "UNKNOWN",
+        Status::Warning => "WARNING",
+        Status::Critical => "CRITICAL",
+    }
+}
+
+fn ports(report: &Report) -> (usize, usize) {
+    let ports = || report.snapshot.devices().flat_map(|device| &device.ports);
+    (ports().filter(|port| port.is_active()).count(), ports().count())
+}
+
+fn headline(report: &Report, status: Status) -> String {
+    let (active, ports) = ports(report);
+    let devices = report.snapshot.devices().count();
+    let inventory = match devices {
+        0 => "no RDMA device here".to_owned(),
+        _ => format!("{}, {active} of {} active", counted(devices, "device"), counted(ports, "port")),
+    };
+    let serious: Vec<&Finding> = report.findings.iter().filter(|f| f.condition.severity > Severity::Info).collect();
+    match serious.as_slice() {
+        [] if status == Status::Unknown => format!("{}; {inventory}", unknown(report)),
+        [] => inventory,
+        [only] => format!("{} [{inventory}]", only.condition.summary),
+        [first, rest @ ..] => format!("{} (and {} more) [{inventory}]", first.condition.summary, rest.len()),
+    }
+}
+
+/// What makes a status unknown.
+fn unknown(report: &Report) -> String {
+    for collector in &report.snapshot.collectors {
+        if let Some(stuck) = collector.stuck.first() {
+            return format!("{} does not answer ({stuck})", collector.name);
+        }
+    }
+    for collector in &report.snapshot.collectors {
+        if let Some(fault) = collector.faults.first() {
+            return format!("cannot read {}: {}", fault.source, fault.reason.as_str());
+        }
+    }
+    "something needed could not be read".to_owned()
+}
+
+fn counted(count: usize, thing: &str) -> String {
+    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+fn details(report: &Report) -> String {
+    let mut out = String::from("\ncheck                    ok  degraded  failed  unknown  skipped\n");
+    for check in Check::ALL {
+        let [ok, degraded, failed, unknown, skipped] =
+            report.standings.get(check).copied().unwrap_or([0; Standing::ALL.len()]);
+        let _ = writeln!(out, "{:<23}{ok:>4}{degraded:>10}{failed:>8}{unknown:>9}{skipped:>9}", check.as_str());
+    }
+    out.push_str("\ncollector        state\n");
+    for collector in &report.snapshot.collectors {
+        let state = match (&collector.listed, collector.stuck.as_slice()) {
+            (_, stuck @ [_, ..]) => format!("does not answer: {}", stuck.join(", ")),
+            (None, _) => "could not list what is there".to_owned(),
+            (Some(listed), []) => format!("read {} in {:?}", counted(listed.len(), "thing"), collector.duration),
+        };
+        let _ = writeln!(out, "{:<17}{state}", collector.name);
+        for fault in &collector.faults {
+            let _ = writeln!(out, "                 {}: {}", fault.source, fault.reason.as_str());
+        }
+    }
+    out
+}
+
+/// Breaks a text into lines of at most 100 characters.
+pub fn wrapped(text: &str, indent: &str) -> String {
+    let mut out = String::new();
+    let mut line = String::from(indent);
+    for word in text.split_whitespace() {
+        if line.chars().count() + word.chars().count() >= 100 && line.len() > indent.len() {
+            let _ = writeln!(out, "{}", line.trim_end());
+            line = String::from(indent);
+        }
+        let _ = write!(line, "{word} ");
+    }
+    let _ = writeln!(out, "{}", line.trim_end());
+    out
+}

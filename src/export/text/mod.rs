@@ -1,0 +1,3 @@
+//! Texts for people and for other monitors.
+
+pub mod check;

@@ -1,0 +1,104 @@
+//! Which PCI functions the RDMA devices hang on (`/sys/class/infiniband/*/device`). Reads links only, no files.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::collector::{Filter, Pass};
+use super::io::reason_of;
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::reading::Reason;
+
+/// An RDMA device and the PCI function it hangs on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Attached {
+    /// The device.
+    pub name: DeviceName,
+    /// What its `device` link leads to: the function itself, or an auxiliary device below it (a sub-function).
+    pub parent: PathBuf,
+    /// The directory of the PCI function.
+    pub function: PathBuf,
+    /// The function's address.
+    pub address: PciAddress,
+}
+
+/// The RDMA devices of a host.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Census {
+    /// Those that the filter allows, in order; without software devices, which hang on no function.
+    pub allowed: Vec<Attached>,
+    /// Functions of the others.
+    pub excluded: BTreeSet<PciAddress>,
+}
+
+impl Census {
+    /// Lists the devices. A host without RDMA has none; a device that vanishes meanwhile is left out.
+    ///
+    /// # Errors
+    /// The reason why the class could not be listed.
+    pub fn take(pass: &mut Pass<'_>, filter: &Filter) -> Result<Self, Reason> {
+        let class = pass.host.sysfs.join("class/infiniband");
+        let names = match pass.host.io.list(&class) {
+            Ok(names) => names,
+            Err(error) => return reason_of(&error).map_or_else(|| Ok(Self::default()), Err),
+        };
+        let mut census = Self::default();
+        for name in names {
+            let entry = class.join(&name);
+            if filter.allows(&name) {
+                census.allowed.extend(attached(pass, &entry, &name));
+            } else if let Ok(target) = pass.host.io.link(&entry) {
+                // The link's text names the function, so that nothing of an excluded device is touched.
+                census.excluded.extend(function_of(&target).map(|(_, address)| address));
+            }
+        }
+        census.allowed.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(census)
+    }
+}
+
+fn attached(pass: &mut Pass<'_>, entry: &Path, name: &str) -> Option<Attached> {
+    let parent = pass.host.resolve(entry).and_then(|device| pass.host.resolve(&device.join("device")));
+    match parent {
+        Ok(parent) => {
+            let (function, address) = function_of(&parent)?;
+            let function = function.to_owned();
+            Some(Attached { name: DeviceName::new(name), parent, function, address })
+        }
+        Err(error) => {
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(&entry.join("device"), reason);
+            }
+            None
+        }
+    }
+}
+
+/// The directory and address of the PCI function at or above a path below `/sys/devices`.
+fn function_of(path: &Path) -> Option<(&Path, PciAddress)> {
+    let below_devices = |above: &&Path| above.file_name().is_some_and(|name| name != "devices");
+    path.ancestors().take_while(below_devices).find_map(|above| Some((above, address_of(above)?)))
+}
+
+/// The PCI address that the last name of a path is.
+pub fn address_of(path: &Path) -> Option<PciAddress> {
+    path.file_name()?.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_function_above_a_device() {
+        let found = |path| function_of(Path::new(path)).map(|(dir, _)| dir.to_str().unwrap());
+        let vmd = "/sys/devices/pci0000:00/0000:00:0e.0/pci10000:00/10000:00:00.0/10000:01:00.0";
+        assert_eq!(found(vmd), Some(vmd));
+        assert_eq!(
+            found("/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0/mlx5_core.sf.4"),
+            Some("/sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0")
+        );
+        assert_eq!(found("../../devices/virtual/net/eth0"), None);
+        assert_eq!(found("/hosts/0000:01:00.0/sys/devices/virtual/rxe0"), None);
+        assert_eq!(found("/sys/devices/pci0000:00"), None);
+    }
+}

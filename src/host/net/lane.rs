@@ -1,0 +1,152 @@
+//! One network interface, read again and again.
+
+use std::sync::Arc;
+
+use super::Place;
+use crate::host::attribute::{Attribute, Listed, Settled};
+use crate::host::collector::{Lane, Pass};
+use crate::host::io::{DirStamp, reason_of};
+use crate::host::text;
+use crate::model::net::Netdev;
+use crate::model::reading::{Reading, Reason};
+use crate::model::snapshot::Fact;
+use crate::model::units::BytesPerSecond;
+
+/// The lane of one interface.
+pub(super) struct NetdevLane {
+    name: Arc<str>,
+    place: Place,
+    stamp: Option<DirStamp>,
+    port_index: Settled<u32>,
+    hardware_type: Settled<u32>,
+    carrier: Attribute,
+    speed: Attribute,
+    operstate: Attribute,
+    carrier_changes: Attribute,
+}
+
+impl NetdevLane {
+    pub(super) fn new(name: Arc<str>, place: Place) -> Self {
+        let directory = &*place.directory;
+        Self {
+            name,
+            stamp: None,
+            port_index: Settled::new(directory, "dev_port"),
+            hardware_type: Settled::new(directory, "type"),
+            carrier: Attribute::new(directory, "carrier"),
+            speed: Attribute::new(directory, "speed"),
+            operstate: Attribute::new(directory, "operstate"),
+            carrier_changes: Attribute::new(directory, "carrier_changes"),
+            place,
+        }
+    }
+
+    /// Follows changes of the directory. None when the interface is not there, or its directory can't be read.
+    fn look(&mut self, pass: &mut Pass<'_>) -> Option<()> {
+        let directory = &*self.place.directory;
+        let looked = pass.host.io.stamp(directory).and_then(|stamp| {
+            let names = if self.stamp == Some(stamp) { None } else { Some(pass.host.io.list(directory)?) };
+            Ok((stamp, names))
+        });
+        match looked {
+            Ok((stamp, names)) => {
+                if let Some(names) = names {
+                    self.files().into_iter().for_each(|file| file.relist(&names));
+                }
+                self.stamp = Some(stamp);
+                Some(())
+            }
+            Err(error) => {
+                if let Some(reason) = reason_of(&error) {
+                    pass.fault(directory, reason);
+                }
+                self.stamp = None;
+                None
+            }
+        }
+    }
+
+    fn files(&mut self) -> [&mut dyn Listed; 6] {
+        [
+            &mut self.port_index,
+            &mut self.hardware_type,
+            &mut self.carrier,
+            &mut self.speed,
+            &mut self.operstate,
+            &mut self.carrier_changes,
+        ]
+    }
+}
+
+impl Lane for NetdevLane {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        if self.look(pass).is_none() {
+            return Vec::new();
+        }
+        let netdev = Netdev {
+            name: Arc::clone(&self.name),
+            pci_address: self.place.pci_address,
+            port_index: self.port_index.read(pass, small).value(),
+            hardware_type: self.hardware_type.read(pass, small).value(),
+            carrier: self.carrier.read_unless_down(pass, carrier),
+            speed: self.speed.read_unless_down(pass, speed),
+            operstate: self.operstate.read(pass, text::label).value(),
+            carrier_changes: self.carrier_changes.read(pass, text::counter).value(),
+        };
+        vec![Arc::new(netdev)]
+    }
+
+    fn quarantined(&self) -> usize {
+        let settled = [self.port_index.is_quarantined(), self.hardware_type.is_quarantined()];
+        let read = [&self.carrier, &self.speed, &self.operstate, &self.carrier_changes].map(Listed::is_quarantined);
+        settled.into_iter().chain(read).filter(|quarantined| *quarantined).count()
+    }
+}
+
+fn small(bytes: &[u8]) -> Reading<u32> {
+    let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
+    number.map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+}
+
+fn carrier(bytes: &[u8]) -> Reading<bool> {
+    match bytes {
+        b"0" => Reading::Value(false),
+        b"1" => Reading::Value(true),
+        _ => Reading::Unreadable(Reason::Malformed),
+    }
+}
+
+/// Megabits per second. The kernel's word for an unknown speed is -1, on some kernels printed without its sign;
+/// some drivers say 0.
+fn speed(bytes: &[u8]) -> Reading<BytesPerSecond> {
+    if matches!(bytes, b"-1" | b"4294967295" | b"0") {
+        return Reading::Absent;
+    }
+    small(bytes).map(|megabits| BytesPerSecond::from_gbits(f64::from(megabits) / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn speeds() {
+        assert_eq!(speed(b"200000"), Reading::Value(BytesPerSecond(25e9)));
+        assert_eq!(speed(b"100"), Reading::Value(BytesPerSecond(12.5e6)));
+        for unknown in [&b"-1"[..], b"4294967295", b"0"] {
+            assert_eq!(speed(unknown), Reading::Absent);
+        }
+        for wrong in [&b""[..], b"-2", b"fast", b"4294967296"] {
+            assert_eq!(speed(wrong).reason(), Some(Reason::Malformed));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let _ = (small(&bytes), carrier(&bytes), speed(&bytes));
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! One RDMA device as rdma netlink knows it: its index, and what the kernel offers for it.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::nldev::{self, Op};
+use super::socket::{Connect, Nldev};
+use crate::host::collector::Pass;
+use crate::host::io::reason_of;
+use crate::model::ids::DeviceName;
+use crate::model::reading::Reason;
+use crate::model::time::Tick;
+
+/// How long an operation that the kernel does not offer is left alone.
+const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
+/// How long a device that netlink does not show is not looked for again.
+const NOT_SHOWN: Duration = Duration::from_secs(60);
+
+/// What came of a question.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The attributes of the reply.
+    Reply(Vec<u8>),
+    /// Netlink has nothing to say here: files may.
+    Silent,
+    /// The driver was asked and failed; asking it again through files would fail the same way.
+    Failed(Reason),
+}
+
+/// The reason of an error, where a set of counters too large for a message and a kernel without rdma netlink are
+/// things that are not offered.
+fn reason_of_answer(error: &io::Error) -> Option<Reason> {
+    const ABSENT: [Errno; 3] = [Errno::MSGSIZE, Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT];
+    let absent = ABSENT.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
+    if absent { Some(Reason::NotSupported) } else { reason_of(error) }
+}
+
+/// Asks about one device.
+pub struct Client {
+    device: DeviceName,
+    connect: Connect,
+    connection: Option<Box<dyn Nldev>>,
+    index: Option<u32>,
+    not_shown_until: Option<Tick>,
+    not_offered: Vec<(Op, Tick)>,
+    concurrent: Option<bool>,
+}
+
+impl Client {
+    /// Nothing is asked yet.
+    pub fn new(device: DeviceName, connect: Connect) -> Self {
+        let (connection, index, not_shown_until, concurrent) = (None, None, None, None);
+        Self { device, connect, connection, index, not_shown_until, not_offered: Vec::new(), concurrent }
+    }
+
+    /// Forgets the device's index: a device of this name came anew.
+    pub fn forget(&mut self) {
+        self.index = None;
+        self.not_shown_until = None;
+    }
+
+    /// How many operations are left alone for now.
+    pub fn not_offered(&self) -> usize {
+        self.not_offered.len()
+    }
+
+    /// Whether the kernel answers about one device while another does not answer it.
+    ///
+    /// Before Linux 5.4 one mutex was held over every request, and one wedged card stopped all. A kernel that knows
+    /// copy-on-fork (5.13) has a lock for readers.
+    pub fn is_concurrent(&mut self) -> bool {
+        if let Some(known) = self.concurrent {
+            return known;
+        }
+        let known = self
+            .exchange(&nldev::system_request())
+            .is_ok_and(|replies| replies.first().is_some_and(|reply| nldev::system(reply).copy_on_fork.is_some()));
+        *self.concurrent.insert(known)
+    }
+
+    /// Asks about the device or one of its ports. What fails is noted in the pass under the request's name; an
+    /// operation that is not offered, once.
+    pub fn ask(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>) -> Answer {
+        if self.not_offered.iter().any(|(refused, until)| *refused == op && pass.now < *until) {
+            return Answer::Silent;
+        }
+        match self.answer(pass.now, op, port) {
+            Ok(reply) => {
+                self.not_offered.retain(|(refused, _)| *refused != op);
+                reply.map_or(Answer::Silent, Answer::Reply)
+            }
+            Err(error) => self.failed(pass, op, port, &error),
+        }
+    }
+
+    fn failed(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>, error: &io::Error) -> Answer {
+        let Some(reason) = reason_of_answer(error) else { return Answer::Silent };
+        // A connection that did not stand, or was given up, never reached the driver: files may.
+        let asked = self.connection.is_some() && matches!(reason, Reason::Io | Reason::Timeout | Reason::Gone);
+        let again = match self.not_offered.iter_mut().find(|(refused, _)| *refused == op) {
+            _ if asked => false,
+            Some((_, until)) => {
+                *until = pass.now.after(NOT_OFFERED);
+                true
+            }
+            None => {
+                self.not_offered.push((op, pass.now.after(NOT_OFFERED)));
+                false
+            }
+        };
+        if !again {
+            let slash = port.map(|port| format!("/{port}")).unwrap_or_default();
+            pass.fault(Path::new(&format!("{} {}{slash}", op.as_str(), self.device)), reason);
+        }
+        if asked { Answer::Failed(reason) } else { Answer::Silent }
+    }
+
+    /// The reply, or none when netlink does not show the device. Tries once more when the index turns out to be
+    /// another device's by now.
+    fn answer(&mut self, now: Tick, op: Op, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
+        for _ in 0..2 {
+            let Some(index) = self.index(now)? else { return Ok(None) };
+            match self.exchange(&nldev::request(op, index, port)) {
+                Ok(replies) => match replies.into_iter().next() {
+                    Some(reply) if self.is_mine(&reply) => return Ok(Some(reply)),
+                    Some(_) => {}
+                    None => return Err(io::ErrorKind::InvalidData.into()),
+                },
+                // EINVAL says both that the index is nobody's and that the operation is not offered.
+                Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
+                Err(error) => {
+                    let named = self.exchange(&nldev::request(Op::Get, index, None));
+                    if named.is_ok_and(|replies| replies.first().is_some_and(|reply| self.is_mine(reply))) {
+                        return Err(error);
+                    }
+                }
+            }
+            self.index = None;
+        }
+        Ok(None)
+    }
+
+    fn is_mine(&self, reply: &[u8]) -> bool {
+        nldev::device(reply).name.is_none_or(|name| name == self.device.as_str())
+    }
+
+    fn index(&mut self, now: Tick) -> io::Result<Option<u32>> {
+        if self.index.is_some() || self.not_shown_until.is_some_and(|until| now < until) {
+            return Ok(self.index);
+        }
+        let replies = self.exchange(&nldev::dump_devices())?;
+        let mut devices = replies.iter().map(|reply| nldev::device(reply));
+        self.index = devices.find(|device| device.name == Some(self.device.as_str())).and_then(|device| device.index);
+        self.not_shown_until = if self.index.is_none() { Some(now.after(NOT_SHOWN)) } else { None };
+        Ok(self.index)
+    }
+
+    fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            empty => empty.insert((self.connect)()?),
+        };
+        let replies = connection.ask(request);
+        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
+            self.connection = None;
+        }
+        replies
+    }
+}

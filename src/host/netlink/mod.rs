@@ -1,0 +1,7 @@
+//! Asks the running kernel over netlink. A recorded host has no netlink.
+
+pub mod attributes;
+pub mod client;
+pub mod message;
+pub mod nldev;
+pub mod socket;

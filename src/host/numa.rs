@@ -1,0 +1,141 @@
+//! NUMA nodes and their CPUs (`/sys/devices/system/node/node*`).
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::file::Watched;
+use super::io::reason_of;
+use super::text;
+use crate::model::numa::NumaNode;
+use crate::model::reading::{Reading, Reason};
+use crate::model::snapshot::Fact;
+
+/// The collector of NUMA nodes.
+pub const SPEC: Spec = Spec {
+    name: "numa",
+    about: "NUMA nodes and their CPUs",
+    interval: Duration::from_secs(60),
+    deadline: Duration::from_secs(2),
+    fresh: false,
+    make,
+};
+
+fn make(_: &Setup) -> Box<dyn Collector> {
+    Box::new(Numa)
+}
+
+struct Numa;
+
+impl Collector for Numa {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        let some = !list(pass)?.is_empty();
+        Ok(some.then(|| Found { key: Arc::from("nodes"), device: None }).into_iter().collect())
+    }
+
+    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+        Box::new(Nodes { cpulists: BTreeMap::new() })
+    }
+}
+
+/// All nodes: their files cost no hardware access.
+struct Nodes {
+    cpulists: BTreeMap<u32, Watched>,
+}
+
+impl Lane for Nodes {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let nodes = match list(pass) {
+            Ok(nodes) => nodes,
+            Err(reason) => {
+                pass.fault(&directory(pass), reason);
+                return Vec::new();
+            }
+        };
+        self.cpulists.retain(|id, _| nodes.contains_key(id));
+        let mut facts: Vec<Fact> = Vec::with_capacity(nodes.len());
+        for (id, path) in nodes {
+            let file = self.cpulists.entry(id).or_insert_with(|| Watched::new(path));
+            facts.push(Arc::new(NumaNode { id, cpus: file.read(pass, cpulist).value() }));
+            // Read once a minute: not worth a descriptor.
+            file.close();
+        }
+        facts
+    }
+
+    fn quarantined(&self) -> usize {
+        self.cpulists.values().filter(|file| file.is_quarantined()).count()
+    }
+}
+
+fn directory(pass: &Pass<'_>) -> PathBuf {
+    pass.host.sysfs.join("devices/system/node")
+}
+
+/// The nodes by number, with the files that list their CPUs. A kernel without NUMA has none.
+fn list(pass: &Pass<'_>) -> Result<BTreeMap<u32, PathBuf>, Reason> {
+    let directory = directory(pass);
+    let names = match pass.host.io.list(&directory) {
+        Ok(names) => names,
+        Err(error) => return reason_of(&error).map_or_else(|| Ok(BTreeMap::new()), Err),
+    };
+    let node = |name: &String| {
+        let id = text::parse_decimal(name.strip_prefix("node")?.as_bytes())?;
+        Some((u32::try_from(id).ok()?, directory.join(name).join("cpulist")))
+    };
+    Ok(names.iter().filter_map(node).collect())
+}
+
+/// `0-15,64-79`; empty for a node that has memory only.
+fn cpulist(bytes: &[u8]) -> Reading<Arc<str>> {
+    if bytes.iter().all(|byte| byte.is_ascii_digit() || b",-".contains(byte)) {
+        text::label(bytes)
+    } else {
+        Reading::Unreadable(Reason::Malformed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::collector::{Depth, Filter};
+    use crate::host::memory::MemoryHost;
+    use crate::model::time::Tick;
+
+    fn read(host: &Arc<MemoryHost>) -> (Vec<(u32, Option<String>)>, usize) {
+        let host = host.host();
+        let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
+        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let found = collector.discover(&mut pass).unwrap();
+        let facts = found.iter().flat_map(|found| collector.open(found).read(&mut pass));
+        let nodes = facts.map(|fact| {
+            let node = fact.downcast_ref::<NumaNode>().unwrap();
+            (node.id, node.cpus.as_deref().map(str::to_owned))
+        });
+        (nodes.collect(), pass.faults.len())
+    }
+
+    #[test]
+    fn nodes_with_and_without_cpus() {
+        let host = Arc::new(MemoryHost::new());
+        assert_eq!(read(&host), (vec![], 0));
+        host.set("/sys/devices/system/node/online", "0-1\n");
+        host.set("/sys/devices/system/node/node0/cpulist", "0-15,64-79\n");
+        host.set("/sys/devices/system/node/node10/cpulist", "all\n");
+        host.set("/sys/devices/system/node/node2/cpulist", "\n");
+        host.directory("/sys/devices/system/node/node3");
+        let expected = vec![(0, Some("0-15,64-79".to_owned())), (2, None), (3, None), (10, None)];
+        assert_eq!(read(&host), (expected, 1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let _ = cpulist(&bytes);
+        }
+    }
+}

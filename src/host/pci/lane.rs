@@ -1,0 +1,179 @@
+//! One PCI function, read again and again.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::Place;
+use super::files::Files;
+use crate::host::collector::{Lane, Pass};
+use crate::host::function::address_of;
+use crate::host::io::{DirStamp, reason_of};
+use crate::host::text;
+use crate::model::ids::PciAddress;
+use crate::model::pcie::{FunctionKind, PciFunction};
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fact;
+
+/// The lane of one function.
+pub(super) struct FunctionLane {
+    place: Arc<Place>,
+    stamp: Option<DirStamp>,
+    kind: FunctionKind,
+    link_name: PciAddress,
+    vfs_present: Option<u32>,
+    driver_link: PathBuf,
+    driver: Option<Arc<str>>,
+    files: Files,
+    quarantined: usize,
+}
+
+impl FunctionLane {
+    pub(super) fn new(place: Arc<Place>) -> Self {
+        Self {
+            stamp: None,
+            kind: FunctionKind::Plain,
+            link_name: place.address,
+            vfs_present: None,
+            driver_link: place.directory.join("driver"),
+            driver: None,
+            files: Files::new(&place.directory),
+            quarantined: 0,
+            place,
+        }
+    }
+
+    /// Follows changes of the directory. None when the function is not there, or its directory can't be read.
+    fn look(&mut self, pass: &mut Pass<'_>) -> Option<()> {
+        let directory = &*self.place.directory;
+        let io = &pass.host.io;
+        let looked = io.stamp(directory).and_then(|stamp| {
+            // The kernel does not stamp a directory that gains or loses VF links: that of a PF is listed each time.
+            let known = self.stamp == Some(stamp) && self.kind != FunctionKind::Physical;
+            Ok((stamp, if known { None } else { Some(io.list(directory)?) }))
+        });
+        match looked {
+            Ok((_, None)) => {}
+            Ok((stamp, Some(names))) if self.stamp == Some(stamp) => self.vfs_present = Some(vfs(&names)),
+            Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
+            Err(error) => {
+                if let Some(reason) = reason_of(&error) {
+                    pass.fault(directory, reason);
+                }
+                *self = Self::new(Arc::clone(&self.place));
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn relist(&mut self, pass: &mut Pass<'_>, stamp: DirStamp, names: &[String]) {
+        if self.stamp.is_some_and(|old| old.identity != stamp.identity) {
+            // Another function stands at the address: what the old one refused is no matter.
+            *self = Self::new(Arc::clone(&self.place));
+        }
+        self.stamp = Some(stamp);
+        self.kind = if has(names, "physfn") {
+            let target = pass.host.io.link(&self.place.directory.join("physfn"));
+            FunctionKind::Virtual { pf: target.ok().and_then(|target| address_of(&target)) }
+        } else if has(names, "sriov_totalvfs") {
+            FunctionKind::Physical
+        } else {
+            FunctionKind::Plain
+        };
+        self.vfs_present = (self.kind == FunctionKind::Physical).then(|| vfs(names));
+        self.files.relist(names);
+        self.link_name = self.link_name(pass);
+    }
+
+    /// The lowest function at this end of the link. Functions of one card share bus and device number, or the bus
+    /// alone where functions are numbered through (ARI); VFs, which may be on further buses, share their PF's link.
+    fn link_name(&mut self, pass: &mut Pass<'_>) -> PciAddress {
+        let card = match self.kind {
+            FunctionKind::Virtual { pf: Some(pf) } => pf,
+            _ => self.place.address,
+        };
+        if (card.device, card.function) == (0, 0) {
+            return card;
+        }
+        let whole_bus = card.device != 0 && self.files.numbered_through(pass);
+        let Some(parent) = self.place.directory.parent() else { return card };
+        let beside = pass.host.io.list(parent).unwrap_or_default();
+        let mut lower: Vec<(PciAddress, &String)> = beside
+            .iter()
+            .filter_map(|name| Some((name.parse::<PciAddress>().ok()?, name)))
+            .filter(|(other, _)| *other < card && (other.domain, other.bus) == (card.domain, card.bus))
+            .filter(|(other, _)| whole_bus || other.device == card.device)
+            .collect();
+        lower.sort_unstable();
+        let is_vf = |name: &str| pass.host.io.link(&parent.join(name).join("physfn")).is_ok();
+        lower.into_iter().find(|(_, name)| !is_vf(name)).map_or(card, |(address, _)| address)
+    }
+
+    /// The bound driver. A link that leads nowhere still names it.
+    fn look_at_driver(&mut self, pass: &mut Pass<'_>) {
+        let driver = match pass.host.io.link(&self.driver_link) {
+            Ok(target) => target.file_name().map(|name| name.to_string_lossy().into_owned()),
+            Err(error) => {
+                match reason_of(&error) {
+                    // Not a link.
+                    Some(Reason::NotSupported) => pass.fault(&self.driver_link, Reason::Malformed),
+                    Some(reason) => pass.fault(&self.driver_link, reason),
+                    None => {}
+                }
+                None
+            }
+        };
+        if self.driver.as_deref() != driver.as_deref() {
+            self.driver = driver.map(Arc::from);
+            // A driver may lower the number of VFs.
+            self.files.forget_vfs_limit();
+        }
+    }
+
+    /// Whether the directory that was read is still the one at the path.
+    fn stayed(&self, pass: &Pass<'_>) -> bool {
+        let now = pass.host.io.stamp(&self.place.directory).ok();
+        now.map(|stamp| stamp.identity) == self.stamp.map(|stamp| stamp.identity)
+    }
+}
+
+impl Lane for FunctionLane {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        if self.look(pass).is_none() {
+            return Vec::new();
+        }
+        self.look_at_driver(pass);
+        let function = PciFunction {
+            address: self.place.address,
+            upstream: self.place.upstream,
+            link_name: self.link_name,
+            class: self.files.class(pass),
+            ids: self.files.ids(pass),
+            driver: self.driver.clone(),
+            numa_node: self.files.numa_node(pass),
+            kind: self.kind,
+            vfs_limit: self.files.vfs_limit(pass),
+            vfs_present: self.vfs_present,
+            link: self.files.link(pass),
+            aer: self.files.aer(pass, self.kind),
+        };
+        self.quarantined = self.files.quarantined();
+        // Half of a function that went away meanwhile is no fact.
+        if self.stayed(pass) { vec![Arc::new(function)] } else { Vec::new() }
+    }
+
+    fn quarantined(&self) -> usize {
+        self.quarantined
+    }
+}
+
+fn has(names: &[String], name: &str) -> bool {
+    names.iter().any(|other| other == name)
+}
+
+/// How many VFs there are, by their links: `sriov_numvfs` waits for a lock that is held while VFs are made.
+fn vfs(names: &[String]) -> u32 {
+    let indices = names.iter().filter_map(|name| name.strip_prefix("virtfn"));
+    let count = indices.filter(|index| text::parse_decimal(index.as_bytes()).is_some()).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}

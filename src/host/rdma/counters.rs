@@ -1,0 +1,195 @@
+//! Counter directories of a port or device: `counters/` and `hw_counters/`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::host::collector::Pass;
+use crate::host::file::Watched;
+use crate::host::io::{DirStamp, reason_of};
+use crate::host::netlink::nldev;
+use crate::host::text;
+use crate::model::counter::{Class, Counters, Group, Layout, Meaning, layout, meaning};
+use crate::model::ids::natural;
+use crate::model::reading::{Reading, Reason};
+
+/// A directory with more counters than this (hfi1 has hundreds, one for each context) is read only as far as this
+/// version knows what they count; the others are left out.
+const MOST: usize = 128;
+
+/// Where a port's hardware counters come from in a pass.
+pub(super) enum Source<'a> {
+    /// Their files.
+    Files,
+    /// A reply of `STAT_GET`, and files for what it lacks.
+    Reply(&'a [u8]),
+    /// Nothing: the driver has just failed to answer for all of them.
+    Nothing,
+}
+
+/// The counters of one pair of directories, and how to read them.
+pub(super) struct CounterDirs {
+    pma: Option<Directory>,
+    hardware: Directory,
+    pma_files: CounterFiles,
+    hardware_files: CounterFiles,
+}
+
+struct Directory {
+    path: PathBuf,
+    stamp: Option<DirStamp>,
+}
+
+impl Directory {
+    fn new(path: PathBuf) -> Self {
+        Self { path, stamp: None }
+    }
+
+    /// Whether the directory is another one than when it was listed.
+    fn changed(&mut self, pass: &mut Pass<'_>) -> bool {
+        match stamp(pass, &self.path) {
+            Ok(now) => std::mem::replace(&mut self.stamp, now) != now,
+            Err(_) => false,
+        }
+    }
+
+    fn names(&mut self, pass: &mut Pass<'_>) -> Vec<Arc<str>> {
+        let listed = if self.stamp.is_some() { pass.host.io.list(&self.path) } else { Ok(Vec::new()) };
+        let mut names = listed.unwrap_or_else(|error| {
+            // Listed again in the next pass.
+            self.stamp = None;
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(&self.path, reason);
+            }
+            Vec::new()
+        });
+        // mlx5 refreshes the age of its set only when the first counter is read: the others are then from memory.
+        let key = |name: &String| name != "rx_write_requests";
+        names.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then_with(|| natural(a, b)));
+        if names.len() > MOST {
+            names.retain(|name| meaning(name, Group::Hardware) != Meaning::Event(Class::Other));
+        }
+        names.into_iter().map(Arc::from).collect()
+    }
+}
+
+/// What a directory looks like now; none when it is not there.
+///
+/// # Errors
+/// The reason why that is not known, noted in the pass.
+pub(super) fn stamp(pass: &mut Pass<'_>, path: &Path) -> Result<Option<DirStamp>, Reason> {
+    let failed = |error: io::Error| reason_of(&error).map_or(Ok(None), Err);
+    pass.host.io.stamp(path).map(Some).or_else(failed).inspect_err(|reason| pass.fault(path, *reason))
+}
+
+impl CounterDirs {
+    /// The directories below a port's directory.
+    pub(super) fn of_port(port: &Path) -> Self {
+        Self::new(Some(Directory::new(port.join("counters"))), port)
+    }
+
+    /// The directory below a device's directory.
+    pub(super) fn of_device(device: &Path) -> Self {
+        Self::new(None, device)
+    }
+
+    fn new(pma: Option<Directory>, parent: &Path) -> Self {
+        let hardware = Directory::new(parent.join("hw_counters"));
+        Self { pma, hardware, pma_files: CounterFiles::default(), hardware_files: CounterFiles::default() }
+    }
+
+    /// Lists the directories again if they changed; true if so.
+    pub(super) fn refresh(&mut self, pass: &mut Pass<'_>) -> bool {
+        let pma_changed = self.pma.as_mut().is_some_and(|directory| directory.changed(pass));
+        if !self.hardware.changed(pass) && !pma_changed {
+            return false;
+        }
+        let pma_names = self.pma.as_mut().map(|directory| directory.names(pass)).unwrap_or_default();
+        let (pma, hardware) = layout(&pma_names, &self.hardware.names(pass));
+        if let Some(directory) = &self.pma {
+            self.pma_files = CounterFiles::new(pma, &directory.path);
+        }
+        self.hardware_files = CounterFiles::new(hardware, &self.hardware.path);
+        true
+    }
+
+    /// Whether there are hardware counters to read.
+    pub(super) fn has_hardware(&self) -> bool {
+        !self.hardware_files.files.is_empty()
+    }
+
+    /// Reads all of them.
+    pub(super) fn read(&mut self, pass: &mut Pass<'_>, hardware: &Source<'_>) {
+        self.pma_files.read(pass, &Source::Files);
+        self.hardware_files.read(pass, hardware);
+    }
+
+    /// What the last reading said of `counters/`.
+    pub(super) fn pma(&self) -> Counters {
+        self.pma_files.last.clone()
+    }
+
+    /// What the last reading said of `hw_counters/`.
+    pub(super) fn hardware(&self) -> Counters {
+        self.hardware_files.last.clone()
+    }
+
+    pub(super) fn quarantined(&self) -> usize {
+        let files = self.pma_files.files.iter().chain(&self.hardware_files.files);
+        files.filter(|file| file.is_quarantined()).count()
+    }
+}
+
+/// One file for each counter of a layout, in its order.
+#[derive(Default)]
+struct CounterFiles {
+    files: Vec<Watched>,
+    last: Counters,
+    /// For each counter of a netlink reply, in its order, where in the layout it stands.
+    slots: Vec<usize>,
+}
+
+impl CounterFiles {
+    fn new(layout: Layout, directory: &Path) -> Self {
+        let files = layout.iter().map(|counter| Watched::new(directory.join(&*counter.name))).collect();
+        let values = vec![None; layout.len()];
+        Self { files, last: Counters { layout, values }, slots: Vec::new() }
+    }
+
+    fn read(&mut self, pass: &mut Pass<'_>, source: &Source<'_>) {
+        self.last.values.fill(None);
+        match source {
+            Source::Files => {}
+            Source::Reply(reply) => self.take(reply),
+            Source::Nothing => return,
+        }
+        for (value, file) in self.last.values.iter_mut().zip(&mut self.files).filter(|(value, _)| value.is_none()) {
+            match file.read(pass, text::counter) {
+                Reading::Value(read) => *value = Some(read),
+                // Each further file of a card that does not answer would wait as long, up to a minute.
+                Reading::Unreadable(Reason::Timeout | Reason::Gone) => return,
+                Reading::Absent | Reading::Unreadable(_) => {}
+            }
+        }
+    }
+
+    /// Takes values by name; a reply has its names in the same order every time.
+    fn take(&mut self, reply: &[u8]) {
+        let Counters { layout, values } = &mut self.last;
+        for (at, (name, value)) in nldev::counters(reply).enumerate() {
+            let is_at = |slot: usize| layout.get(slot).is_some_and(|counter| *counter.name == *name);
+            let slot = match self.slots.get(at).copied() {
+                Some(slot) if is_at(slot) => slot,
+                _ => {
+                    let slot = layout.iter().position(|counter| *counter.name == *name).unwrap_or(usize::MAX);
+                    self.slots.truncate(at);
+                    self.slots.push(slot);
+                    slot
+                }
+            };
+            if let Some(place) = values.get_mut(slot) {
+                *place = Some(value);
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! One RDMA device, read pass by pass.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::counters::{CounterDirs, Source, stamp};
+use super::identity;
+use super::port::{PortFiles, Scope};
+use crate::host::collector::{Depth, Lane, Pass};
+use crate::host::io::{DirStamp, reason_of};
+use crate::host::netlink::client::Client;
+use crate::host::netlink::socket::Connect;
+use crate::host::text::parse_decimal;
+use crate::model::ids::DeviceName;
+use crate::model::rdma::{DeviceIdentity, RdmaDevice};
+use crate::model::snapshot::Fact;
+use crate::model::time::Tick;
+
+/// How long identity, GUIDs and interface names stand. Firmware can change under a running device.
+const SELDOM: Duration = Duration::from_secs(60);
+
+/// The lane of one device.
+pub(super) struct DeviceLane {
+    name: DeviceName,
+    /// Its entry in the class, mostly a link.
+    entry: PathBuf,
+    /// Where the entry leads.
+    dir: PathBuf,
+    ports_dir: PathBuf,
+    stamps: Option<(DirStamp, Option<DirStamp>)>,
+    ports: Vec<PortFiles>,
+    counters: CounterDirs,
+    counters_at: Tick,
+    identity: Arc<DeviceIdentity>,
+    identity_at: Tick,
+    client: Option<Client>,
+}
+
+impl DeviceLane {
+    /// The lane of the device with this entry in the class.
+    pub(super) fn new(name: DeviceName, entry: PathBuf, connect: Option<Connect>) -> Self {
+        Self {
+            client: connect.map(|connect| Client::new(name.clone(), connect)),
+            name,
+            ports_dir: entry.join("ports"),
+            stamps: None,
+            ports: Vec::new(),
+            counters: CounterDirs::of_device(&entry),
+            counters_at: Tick::default(),
+            identity: Arc::default(),
+            identity_at: Tick::default(),
+            dir: PathBuf::new(),
+            entry,
+        }
+    }
+
+    /// Finds the directory that the entry leads to; a device that came back may be in another place.
+    fn locate(&mut self, pass: &Pass<'_>) {
+        self.dir = pass.host.resolve(&self.entry).unwrap_or_else(|_| self.entry.clone());
+        self.ports_dir = self.dir.join("ports");
+        self.stamps = None;
+    }
+
+    /// Looks whether anything is another than it was; none when the device is not there.
+    fn refresh(&mut self, pass: &mut Pass<'_>) -> Option<bool> {
+        let mut changed = false;
+        if self.stamps.is_none() || matches!(stamp(pass, &self.dir), Ok(None)) {
+            self.locate(pass);
+        }
+        let own = stamp(pass, &self.dir);
+        let ports = stamp(pass, &self.ports_dir);
+        match (own, ports) {
+            (Ok(None), _) => {
+                self.stamps = None;
+                return None;
+            }
+            (Ok(Some(own)), Ok(ports)) if self.stamps != Some((own, ports)) => {
+                self.stamps = Some((own, ports));
+                self.list_ports(pass);
+                self.counters = CounterDirs::of_device(&self.dir);
+                if let Some(client) = &mut self.client {
+                    client.forget();
+                }
+                changed = true;
+            }
+            // What the directories look like is not known: what was known of them stays, if anything was.
+            _ => {
+                self.stamps?;
+            }
+        }
+        changed |= self.counters.refresh(pass);
+        for port in &mut self.ports {
+            changed |= port.refresh(pass);
+        }
+        Some(changed)
+    }
+
+    fn list_ports(&mut self, pass: &mut Pass<'_>) {
+        let names = pass.host.io.list(&self.ports_dir).unwrap_or_else(|error| {
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(&self.ports_dir, reason);
+                self.stamps = self.stamps.map(|(own, _)| (own, None));
+            }
+            Vec::new()
+        });
+        let number = |name: &String| {
+            let plain = !name.starts_with('0');
+            parse_decimal(name.as_bytes()).filter(|_| plain).and_then(|number| u32::try_from(number).ok())
+        };
+        let mut numbers: Vec<u32> = names.iter().filter_map(number).collect();
+        numbers.sort_unstable();
+        self.ports = numbers.into_iter().map(|number| PortFiles::new(&self.ports_dir, number)).collect();
+    }
+
+    fn read_identity(&mut self, pass: &mut Pass<'_>) {
+        let identity = identity::read(pass, &self.dir);
+        if *self.identity != identity {
+            self.identity = Arc::new(identity);
+        }
+        self.identity_at = pass.now;
+    }
+}
+
+impl Lane for DeviceLane {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let Some(changed) = self.refresh(pass) else { return Vec::new() };
+        let full = changed || pass.depth == Depth::Full;
+        let seldom = changed || (full && pass.now.since(self.identity_at) >= SELDOM);
+        if seldom {
+            self.read_identity(pass);
+        }
+        if full {
+            self.counters.read(pass, &Source::Files);
+            self.counters_at = pass.now;
+        }
+        let mut client = self.client.as_mut().filter(|_| !self.ports.is_empty());
+        if client.as_mut().is_some_and(|client| !client.is_concurrent()) {
+            client = None;
+        }
+        let scope = Scope { full, seldom };
+        let read = |port: &mut PortFiles| port.read(pass, scope, client.as_deref_mut());
+        let ports = self.ports.iter_mut().filter_map(read).collect();
+        vec![Arc::new(RdmaDevice {
+            name: self.name.clone(),
+            identity: Arc::clone(&self.identity),
+            ports,
+            counters: self.counters.hardware(),
+            counters_at: self.counters_at,
+        })]
+    }
+
+    fn quarantined(&self) -> usize {
+        let netlink = self.client.as_ref().map_or(0, Client::not_offered);
+        self.ports.iter().map(PortFiles::quarantined).sum::<usize>() + self.counters.quarantined() + netlink
+    }
+}

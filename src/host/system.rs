@@ -1,0 +1,143 @@
+//! The host itself: name, kernel, boot (`/proc/sys/kernel`, `/proc/uptime`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::file::Watched;
+use super::io::Host;
+use super::text;
+use crate::model::reading::{Reading, Reason};
+use crate::model::snapshot::Fact;
+use crate::model::system::System;
+
+/// The collector of the host itself.
+pub const SPEC: Spec = Spec {
+    name: "system",
+    about: "Host name, kernel release, boot identifier and uptime",
+    interval: Duration::from_secs(15),
+    deadline: Duration::from_secs(2),
+    fresh: false,
+    make,
+};
+
+fn make(setup: &Setup) -> Box<dyn Collector> {
+    Box::new(Systems { host: setup.host.clone() })
+}
+
+struct Systems {
+    host: Host,
+}
+
+impl Collector for Systems {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        Ok(vec![Found { key: Arc::from("system"), device: None }])
+    }
+
+    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+        let file = |path| Watched::new(self.host.procfs.join(path));
+        Box::new(SystemLane {
+            hostname: file("sys/kernel/hostname"),
+            kernel: file("sys/kernel/osrelease"),
+            boot_id: file("sys/kernel/random/boot_id"),
+            uptime: file("uptime"),
+        })
+    }
+}
+
+struct SystemLane {
+    hostname: Watched,
+    kernel: Watched,
+    boot_id: Watched,
+    uptime: Watched,
+}
+
+impl Lane for SystemLane {
+    /// Nothing for a recorded host without `/proc`.
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let system = System {
+            hostname: self.hostname.read(pass, hostname).value(),
+            kernel: self.kernel.read(pass, text::label).value(),
+            boot_id: self.boot_id.read(pass, text::label).value(),
+            uptime: self.uptime.read(pass, uptime).value(),
+        };
+        // Seldom read: not worth their descriptors.
+        for file in [&mut self.hostname, &mut self.kernel, &mut self.boot_id, &mut self.uptime] {
+            file.close();
+        }
+        if system == System::default() { Vec::new() } else { vec![Arc::new(system)] }
+    }
+
+    fn quarantined(&self) -> usize {
+        let files = [&self.hostname, &self.kernel, &self.boot_id, &self.uptime];
+        files.into_iter().filter(|file| file.is_quarantined()).count()
+    }
+}
+
+/// `(none)` is the kernel's own name for a host that nobody named.
+fn hostname(bytes: &[u8]) -> Reading<Arc<str>> {
+    if bytes == b"(none)" { Reading::Absent } else { text::label(bytes) }
+}
+
+/// `350735.47 234388.90`: seconds since boot with two decimals, then idle time.
+fn uptime(bytes: &[u8]) -> Reading<Duration> {
+    text::parsed(bytes, |text| {
+        let (seconds, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;
+        let hundredths = Some(hundredths).filter(|digits| digits.len() == 2)?;
+        let millis = text::parse_decimal(hundredths.as_bytes())? * 10;
+        Duration::from_secs(text::parse_decimal(seconds.as_bytes())?).checked_add(Duration::from_millis(millis))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::collector::{Depth, Filter};
+    use crate::host::memory::MemoryHost;
+    use crate::model::time::Tick;
+
+    fn read(host: &Arc<MemoryHost>) -> (Option<System>, usize) {
+        let host = host.host();
+        let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
+        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let found = collector.discover(&mut pass).unwrap();
+        let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut pass)).collect();
+        (facts.first().and_then(|fact| fact.downcast_ref().cloned()), pass.faults.len())
+    }
+
+    #[test]
+    fn what_a_host_says_of_itself() {
+        let host = Arc::new(MemoryHost::new());
+        assert_eq!(read(&host), (None, 0));
+        host.set("/proc/sys/kernel/hostname", "(none)\n");
+        host.set("/proc/sys/kernel/osrelease", "6.12.0-1-amd64\n");
+        host.set("/proc/sys/kernel/random/boot_id", "8e5c0b6e-6f0e-4d3f-9c39-6f4f5b1c2d3e\n");
+        host.set("/proc/uptime", "350735.47 234388.90\n");
+        let system = System {
+            hostname: None,
+            kernel: Some(Arc::from("6.12.0-1-amd64")),
+            boot_id: Some(Arc::from("8e5c0b6e-6f0e-4d3f-9c39-6f4f5b1c2d3e")),
+            uptime: Some(Duration::from_millis(350_735_470)),
+        };
+        assert_eq!(read(&host), (Some(system.clone()), 0));
+        host.set("/proc/sys/kernel/hostname", "node17\n");
+        host.set("/proc/uptime", "long\n");
+        let system = System { hostname: Some(Arc::from("node17")), uptime: None, ..system };
+        assert_eq!(read(&host), (Some(system), 1));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
+            let _ = (hostname(&bytes), uptime(&bytes));
+        }
+
+        #[test]
+        fn an_uptime_survives_its_text(hundredths in 0u64..100_000_000_000) {
+            let text = format!("{}.{:02} 0.00", hundredths / 100, hundredths % 100);
+            prop_assert_eq!(uptime(text.as_bytes()), Reading::Value(Duration::from_millis(hundredths * 10)));
+        }
+    }
+}

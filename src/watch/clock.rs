@@ -1,0 +1,48 @@
+//! The clock, behind a trait so that timelines can be played in tests.
+
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::model::time::{Stamp, Tick};
+
+/// Tells the time.
+pub trait Clock: Send + Sync {
+    /// Now, on both clocks.
+    fn now(&self) -> Stamp;
+}
+
+/// The system's clocks: boot time, which goes on while suspended, and wall time.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Stamp {
+        let boot = clock_gettime(ClockId::Boottime);
+        Stamp { tick: Tick(boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000), wall: SystemTime::now() }
+    }
+}
+
+/// A clock that stands until it is moved.
+#[derive(Debug)]
+pub struct ManualClock(Mutex<Stamp>);
+
+impl ManualClock {
+    /// Starts at this wall time, as many milliseconds after boot as it is told.
+    pub fn new(wall: SystemTime, since_boot: Duration) -> Self {
+        Self(Mutex::new(Stamp { tick: Tick(0).after(since_boot), wall }))
+    }
+
+    /// Moves on.
+    pub fn advance(&self, time: Duration) {
+        let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *now = Stamp { tick: now.tick.after(time), wall: now.wall.checked_add(time).unwrap_or(now.wall) };
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Stamp {
+        *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,265 @@
+//! Turns readings into reports: facts joined, judged, held against the past, and remembered. No threads, no clock.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use super::learn::{Learner, News};
+use super::ledger::Ledger;
+use super::report::Report;
+use crate::assess::lane::Lanes;
+use crate::assess::verdicts::{Standings, Verdicts};
+use crate::assess::{View, assess};
+use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::event::{Event, EventKind};
+use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
+use crate::model::history::{Baseline, History};
+use crate::model::policy::Policy;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Snapshot;
+use crate::model::time::{Stamp, rfc3339};
+use crate::model::topology::Topology;
+
+/// Events kept in memory.
+const RECENT: usize = 200;
+
+/// Everything about a host that outlives a pass.
+#[derive(Debug, Default)]
+pub struct Engine {
+    history: History,
+    learner: Learner,
+    ledger: Ledger,
+    policy: Arc<Policy>,
+    recent: VecDeque<Event>,
+    fresh: Vec<Event>,
+    shown: Arc<[Event]>,
+    instant: bool,
+}
+
+impl Engine {
+    /// An engine with this policy. `instant`: one look, no hold times.
+    pub fn new(policy: Arc<Policy>, instant: bool) -> Self {
+        Self { policy, instant, ..Self::default() }
+    }
+
+    /// The baseline as it is now.
+    pub fn baseline(&self) -> &Baseline {
+        &self.history.baseline
+    }
+
+    /// Takes what an earlier run remembered.
+    pub fn restore(&mut self, remembered: super::store::Remembered, now: Stamp) {
+        self.history.baseline = remembered.baseline;
+        for (key, flaps) in remembered.flaps {
+            self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
+        }
+        self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.tick_of(since))));
+        self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
+        self.shown = self.recent.iter().cloned().collect();
+    }
+
+    /// Forgets the baseline: the next pass learns the host as it is then.
+    pub fn forget_baseline(&mut self) {
+        self.history.baseline = Baseline::default();
+    }
+
+    /// Takes a baseline that someone accepted.
+    pub fn set_baseline(&mut self, baseline: Baseline) {
+        self.history.baseline = baseline;
+    }
+
+    /// Leaves devices that are no longer read out of the baseline's expectations.
+    pub fn keep_baseline(&mut self, keep: impl Fn(&str) -> bool) {
+        self.history.baseline.devices.retain(|_, device| keep(&device.name));
+    }
+
+    /// Replaces the policy.
+    pub fn set_policy(&mut self, policy: Arc<Policy>) {
+        self.policy = policy;
+    }
+
+    /// Notes something that happened outside of the readings.
+    pub fn note(&mut self, now: Stamp, kind: EventKind, text: String) {
+        self.happened(now, [(kind, String::new(), text)]);
+    }
+
+    /// Events since the last call, oldest first, for the journal.
+    pub fn take_events(&mut self) -> Vec<Event> {
+        std::mem::take(&mut self.fresh)
+    }
+
+    /// When each port flapped, for the state directory.
+    pub fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Judges a reading.
+    pub fn observe(&mut self, snapshot: Snapshot) -> Report {
+        let now = snapshot.taken;
+        let topology = Topology::new(snapshot.all());
+        let lanes = Lanes::new(&snapshot, &topology);
+        let policy = Arc::clone(&self.policy);
+        // Rules look at the baseline as it was before this pass; a single look never adds to it.
+        let before = if self.instant { Some(self.history.baseline.clone()) } else { None };
+        let news = self.learner.observe(&mut self.history, &snapshot, &topology, &lanes, &policy);
+        if let Some(before) = before {
+            self.history.baseline = before;
+        }
+        let view = View {
+            snapshot: &snapshot,
+            topology: &topology,
+            lanes: &lanes,
+            history: &self.history,
+            policy: &policy,
+            instant: self.instant,
+        };
+        let mut verdicts = assess(&view);
+        let (conditions, excepted) = self.apply_policy(std::mem::take(&mut verdicts.conditions));
+        let silent = silent(&snapshot);
+        let unseen = |condition: &Condition| {
+            let undecided = |u: &Undecided| u.check == condition.check && u.subject == condition.subject;
+            let device = condition.device.as_ref().is_some_and(|device| silent.contains(device.as_str()));
+            let function = condition.pci_address.is_some_and(|address| silent.contains(&*address.to_string()));
+            device || function || verdicts.undecided.iter().any(undecided)
+        };
+        let changes = self.ledger.observe(now.tick, conditions, unseen, self.instant);
+        self.happened(now, news);
+        self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
+        self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
+        let findings = self.ledger.findings();
+        let standings = self.standings(&verdicts, &findings, &excepted, now);
+        let status = status(&snapshot, &verdicts, &findings);
+        Report {
+            limited: limited(&snapshot),
+            link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
+            evaluated: now.wall,
+            events: Arc::clone(&self.shown),
+            excepted: excepted
+                .into_iter()
+                .map(|(condition, reason)| (Finding { condition, since: now.tick }, reason))
+                .collect(),
+            undecided: verdicts.undecided,
+            snapshot,
+            topology,
+            lanes,
+            findings,
+            standings,
+            status,
+        }
+    }
+
+    /// Applies exceptions and other severities and hold times than the defaults.
+    fn apply_policy(&self, conditions: Vec<Condition>) -> (Vec<Condition>, Vec<(Condition, Arc<str>)>) {
+        let (mut kept, mut excepted) = (Vec::with_capacity(conditions.len()), Vec::new());
+        for mut condition in conditions {
+            if let Some(severity) = self.policy.severities.get(&condition.check) {
+                condition.severity = *severity;
+            }
+            if let Some(hold) = self.policy.holds.get(&condition.check) {
+                condition.hold = Hold::For(*hold);
+            }
+            match self.policy.exception(condition.check, &condition.subject) {
+                Some(exception) => excepted.push((condition, Arc::from(&*exception.reason))),
+                None => kept.push(condition),
+            }
+        }
+        (kept, excepted)
+    }
+
+    fn standings(
+        &self,
+        verdicts: &Verdicts,
+        findings: &[Finding],
+        excepted: &[(Condition, Arc<str>)],
+        now: Stamp,
+    ) -> Standings {
+        let mut standings: Standings = Check::ALL.iter().map(|check| (*check, [0; Standing::ALL.len()])).collect();
+        let mut add = |check: Check, standing: Standing, count: i64| {
+            let place = Standing::ALL.iter().position(|s| *s == standing);
+            if let Some(cell) = standings.get_mut(&check).zip(place).and_then(|(row, place)| row.get_mut(place)) {
+                *cell = cell.saturating_add_signed(count);
+            }
+        };
+        for (check, (ok, skipped)) in &verdicts.settled {
+            add(*check, Standing::Ok, i64::try_from(*ok).unwrap_or(i64::MAX));
+            add(*check, Standing::Skipped, i64::try_from(*skipped).unwrap_or(i64::MAX));
+        }
+        for finding in findings {
+            let condition = &finding.condition;
+            add(condition.check, condition.severity.into(), 1);
+            if self.ledger.lingers(finding, now.tick) {
+                add(condition.check, Standing::Ok, -1);
+            }
+        }
+        let found: BTreeSet<(Check, &Subject)> =
+            findings.iter().map(|f| (f.condition.check, &f.condition.subject)).collect();
+        for undecided in verdicts.undecided.iter().filter(|u| !found.contains(&(u.check, &u.subject))) {
+            add(undecided.check, Standing::Unknown, 1);
+        }
+        for check in self.ledger.waiting() {
+            add(check, Standing::Ok, 1);
+        }
+        for (condition, _) in excepted {
+            add(condition.check, Standing::Skipped, 1);
+        }
+        standings
+    }
+
+    fn happened(&mut self, now: Stamp, news: impl IntoIterator<Item = News>) {
+        let mut changed = false;
+        for (kind, subject, text) in news {
+            let event = Event { time: rfc3339(now.wall), kind, subject, text };
+            self.recent.push_front(event.clone());
+            self.recent.truncate(RECENT);
+            self.fresh.push(event);
+            changed = true;
+        }
+        if changed {
+            self.shown = self.recent.iter().cloned().collect();
+        }
+    }
+}
+
+/// Devices and functions that do not answer.
+fn silent(snapshot: &Snapshot) -> BTreeSet<&str> {
+    snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key).collect()
+}
+
+fn told(kind: EventKind, finding: &Finding) -> News {
+    let condition = &finding.condition;
+    let text = match kind {
+        EventKind::FindingEnded => format!("{} no longer holds ({})", condition.check.as_str(), condition.reason),
+        _ => format!("{} ({}): {}", condition.check.as_str(), condition.severity.as_str(), condition.summary),
+    };
+    (kind, condition.subject.to_string(), text)
+}
+
+/// The worst finding; unknown when something needed could not be read for another cause than a permission.
+fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Status {
+    let worst = findings.iter().map(|finding| finding.condition.severity).max();
+    match worst {
+        Some(Severity::Critical) => return Status::Critical,
+        Some(Severity::Warning) => return Status::Warning,
+        Some(Severity::Info) | None => {}
+    }
+    let unread = verdicts.undecided.iter().any(|u| u.reason.is_some_and(|reason| reason != Reason::Permission));
+    let blind = snapshot.collectors.iter().any(|collector| {
+        let forbidden = collector.faults.iter().any(|fault| fault.reason == Reason::Permission);
+        !collector.stuck.is_empty() || (collector.listed.is_none() && !forbidden)
+    });
+    if unread || blind { Status::Unknown } else { Status::Ok }
+}
+
+/// What a missing permission hides.
+fn limited(snapshot: &Snapshot) -> Vec<Arc<str>> {
+    let mut by_collector: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
+    for collector in &snapshot.collectors {
+        for fault in collector.faults.iter().filter(|fault| fault.reason == Reason::Permission) {
+            by_collector.entry(collector.name).or_insert((0, &fault.source)).0 += 1;
+        }
+    }
+    let sentence = |(name, (count, first)): (&str, (usize, &str))| {
+        let files = if count == 1 { first.to_owned() } else { format!("{first} and {} more", count - 1) };
+        Arc::from(format!("{name}: no permission to read {files}; CAP_DAC_READ_SEARCH would show it"))
+    };
+    by_collector.into_iter().map(sentence).collect()
+}

@@ -1,0 +1,340 @@
+//! What each pass adds to the past: flaps, counter windows, link changes, and the baseline.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::assess::lane::{Lanes, is_virtual};
+use crate::assess::ports::baseline_key;
+use crate::model::event::EventKind;
+use crate::model::history::{History, LinkBaseline, LinkHistory, PortBaseline, Window};
+use crate::model::ids::{Guid, PciAddress, PortKey};
+use crate::model::pcie::{AerSeverity, PciFunction};
+use crate::model::policy::{Policy, Thresholds};
+use crate::model::rdma::{Port, PortState, RdmaDevice};
+use crate::model::snapshot::Snapshot;
+use crate::model::time::Tick;
+use crate::model::topology::Topology;
+use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond, link_bandwidth};
+
+/// Flaps kept for each port; a port that flaps more in twelve hours needs no exact count.
+const MOST_FLAPS: usize = 256;
+
+/// Something that happened: what, to whom, and a sentence.
+pub type News = (EventKind, String, String);
+
+/// Carries readings from one pass to the next.
+#[derive(Debug, Default)]
+pub struct Learner {
+    ports: BTreeMap<PortKey, PortTrack>,
+    links: BTreeMap<PciAddress, (TransfersPerSecond, Width)>,
+    devices: Option<BTreeMap<String, Option<Guid>>>,
+    boot: Option<(Option<Arc<str>>, Tick)>,
+}
+
+#[derive(Debug, Default)]
+struct PortTrack {
+    guid: Option<Guid>,
+    state: Option<PortState>,
+    episode: Episode,
+    counters_at: Option<Tick>,
+    link_downed: Option<u64>,
+    bytes: Option<(Tick, u64, u64)>,
+}
+
+impl Learner {
+    /// Takes a pass into the history and says what happened.
+    pub fn observe(
+        &mut self,
+        history: &mut History,
+        snapshot: &Snapshot,
+        topology: &Topology,
+        lanes: &Lanes,
+        policy: &Policy,
+    ) -> Vec<News> {
+        let mut news = Vec::new();
+        let now = snapshot.taken.tick;
+        let settled = self.settled(snapshot, &policy.thresholds);
+        self.devices_come_and_go(snapshot, &mut news);
+        for device in snapshot.devices() {
+            for port in &device.ports {
+                let key = PortKey { device: device.name.clone(), port: port.number };
+                let track = self.ports.entry(key.clone()).or_default();
+                if track.guid != device.identity.node_guid {
+                    *track = PortTrack { guid: device.identity.node_guid, ..PortTrack::default() };
+                    history.ports.entry(key.clone()).or_default().windows.clear();
+                }
+                track.observe(history, &key, device, port, now, settled, policy, &mut news);
+            }
+        }
+        self.links_change(history, topology, &mut news);
+        for function in snapshot.all::<PciFunction>() {
+            count_errors(history, function, now);
+        }
+        learn_baseline(history, snapshot, topology, lanes, &mut news);
+        news
+    }
+
+    /// Whether the host has been up for long enough that a flap is one.
+    fn settled(&mut self, snapshot: &Snapshot, thresholds: &Thresholds) -> bool {
+        let now = snapshot.taken.tick;
+        if let Some(system) = snapshot.system()
+            && let Some(uptime) = system.uptime
+            && self.boot.as_ref().is_none_or(|(id, _)| *id != system.boot_id)
+        {
+            self.boot = Some((system.boot_id.clone(), now - uptime));
+        }
+        self.boot.as_ref().is_none_or(|(_, boot)| now.since(*boot) >= thresholds.settle)
+    }
+
+    fn devices_come_and_go(&mut self, snapshot: &Snapshot, news: &mut Vec<News>) {
+        let Some(listed) = snapshot.collector("rdma").and_then(|collector| collector.listed.as_ref()) else { return };
+        let guid = |name: &str| snapshot.devices().find(|d| d.name.as_str() == name).and_then(|d| d.identity.node_guid);
+        let now: BTreeMap<String, Option<Guid>> = listed.iter().map(|name| (name.to_string(), guid(name))).collect();
+        if let Some(before) = &self.devices {
+            for name in now.keys().filter(|name| !before.contains_key(*name)) {
+                news.push((EventKind::DeviceAppeared, name.clone(), format!("{name} appeared")));
+            }
+            for name in before.keys().filter(|name| !now.contains_key(*name)) {
+                news.push((EventKind::DeviceGone, name.clone(), format!("{name} is gone")));
+            }
+        }
+        self.devices = Some(now);
+    }
+
+    fn links_change(&mut self, history: &mut History, topology: &Topology, news: &mut Vec<News>) {
+        for link in topology.links.values() {
+            let (Some(speed), Some(width)) = (link.speed().current, link.width().current) else { continue };
+            let Some(before) = self.links.insert(link.name, (speed, width)) else { continue };
+            if before != (speed, width) {
+                history.functions.entry(link.name).or_insert_with(new_link).changes += 1;
+                let text =
+                    format!("the link above {} went from {} {} to {speed} {width}", link.name, before.0, before.1);
+                news.push((EventKind::LinkChanged, link.name.to_string(), text));
+            }
+        }
+    }
+}
+
+/// Where a port is between losing its link and having it back; `before` is what `link_downed` said when all was
+/// well.
+#[derive(Debug, Default, Clone, Copy)]
+enum Episode {
+    #[default]
+    None,
+    /// It was ACTIVE and is not.
+    Lost { before: Option<u64> },
+    /// It is ACTIVE again; counters read after `at` tell how often it went down.
+    Regained { at: Tick, before: Option<u64> },
+}
+
+impl PortTrack {
+    #[expect(clippy::too_many_arguments, reason = "one step of a state machine over everything it looks at")]
+    fn observe(
+        &mut self,
+        history: &mut History,
+        key: &PortKey,
+        device: &RdmaDevice,
+        port: &Port,
+        now: Tick,
+        settled: bool,
+        policy: &Policy,
+        news: &mut Vec<News>,
+    ) {
+        let past = history.ports.entry(key.clone()).or_default();
+        let state = port.state.value();
+        if let (Some(before), Some(state)) = (self.state, state)
+            && before != state
+        {
+            let text = format!("{key} went from {} to {}", before.as_str(), state.as_str());
+            news.push((EventKind::PortState, key.to_string(), text));
+        }
+        let fresh = self.counters_at != Some(device.counters_at);
+        let downed = port.counter("link_downed");
+        if let Some(state) = state {
+            self.episode = match (self.episode, port.is_active()) {
+                (Episode::None, false) if self.state.is_some_and(is_active) => {
+                    Episode::Lost { before: self.link_downed }
+                }
+                (Episode::Lost { before }, true) => Episode::Regained { at: now, before },
+                (episode, _) => episode,
+            };
+            self.state = Some(state);
+        }
+        let flaps = self.flaps(device.counters_at, downed, fresh);
+        if flaps > 0 {
+            let count = if flaps == 1 { "once".to_owned() } else { format!("{flaps} times") };
+            let apart = if settled { "" } else { " (soon after boot: not counted)" };
+            let text = format!("{key} lost its link and got it back {count}{apart}");
+            news.push((EventKind::PortFlap, key.to_string(), text));
+            if settled {
+                past.flaps.extend((0..flaps.min(MOST_FLAPS as u64)).map(|_| now));
+                while past.flaps.len() > MOST_FLAPS || past.flaps.front().is_some_and(|at| now.since(*at) > DAY / 2) {
+                    past.flaps.pop_front();
+                }
+            }
+        }
+        if !fresh {
+            return;
+        }
+        self.counters_at = Some(device.counters_at);
+        self.link_downed = downed.or(self.link_downed);
+        let mut reset = Vec::new();
+        for limit in &policy.thresholds.errors {
+            let Some(value) = port.counter(limit.counter) else { continue };
+            if !past.windows.contains_key(limit.counter) {
+                past.windows.insert(Arc::from(limit.counter), Window::new(limit.window));
+            }
+            if past.windows.get_mut(limit.counter).is_some_and(|window| window.push(device.counters_at, value)) {
+                reset.push(limit.counter);
+            }
+        }
+        if !reset.is_empty() {
+            let text = format!("{key}: {} went backwards: reset by someone, or by the driver", reset.join(", "));
+            news.push((EventKind::CounterReset, key.to_string(), text));
+        }
+        past.traffic = self.traffic(port, device.counters_at);
+    }
+
+    /// How often the link was lost and regained since the last reading. While the port is down nothing counts; once
+    /// it is ACTIVE again and its counters were read, they say how often it went down, at least once.
+    fn flaps(&mut self, counters_at: Tick, downed: Option<u64>, fresh: bool) -> u64 {
+        let rise = |before: Option<u64>| downed.zip(before).map(|(now, before)| now.saturating_sub(before));
+        match self.episode {
+            Episode::Regained { at, before } if counters_at >= at => {
+                self.episode = Episode::None;
+                rise(before).map_or(1, |rise| rise.max(1))
+            }
+            Episode::None if fresh => rise(self.link_downed).unwrap_or(0),
+            _ => 0,
+        }
+    }
+
+    /// The busier direction since the last reading.
+    fn traffic(&mut self, port: &Port, at: Tick) -> Option<BytesPerSecond> {
+        use crate::model::counter::Meaning::{ReceivedBytes, TransmittedBytes};
+        let total = |wanted: fn(crate::model::counter::Meaning) -> Option<u64>| {
+            port.pma.total(wanted).or_else(|| port.hardware.total(wanted))
+        };
+        let received = total(|meaning| if let ReceivedBytes { unit } = meaning { Some(unit) } else { None })?;
+        let sent = total(|meaning| if let TransmittedBytes { unit } = meaning { Some(unit) } else { None })?;
+        let (before, old_received, old_sent) = self.bytes.replace((at, received, sent))?;
+        let time = at.since(before).as_secs_f64();
+        let moved = received.saturating_sub(old_received).max(sent.saturating_sub(old_sent));
+        #[expect(clippy::cast_precision_loss, reason = "a rate, not a count")]
+        (time > 0.0).then(|| BytesPerSecond(moved as f64 / time))
+    }
+}
+
+fn is_active(state: PortState) -> bool {
+    matches!(state, PortState::Active | PortState::ActiveDefer)
+}
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn new_link() -> LinkHistory {
+    let hour = || Window::new(Duration::from_secs(3600));
+    LinkHistory { changes: 0, aer: [hour(), hour(), hour()], root_aer: [hour(), hour(), hour()] }
+}
+
+fn count_errors(history: &mut History, function: &PciFunction, now: Tick) {
+    let counts =
+        function.aer.classes.iter().any(Option::is_some) || function.aer.root_totals.iter().any(Option::is_some);
+    if !counts {
+        return;
+    }
+    let past = history.functions.entry(function.address).or_insert_with(new_link);
+    debug_assert_eq!(past.aer.len(), AerSeverity::ALL.len());
+    for (window, class) in past.aer.iter_mut().zip(&function.aer.classes) {
+        if let Some(class) = class {
+            window.push(now, class.total);
+        }
+    }
+    for (window, total) in past.root_aer.iter_mut().zip(function.aer.root_totals) {
+        if let Some(total) = total {
+            window.push(now, total);
+        }
+    }
+}
+
+/// Raises the baseline to what is seen: a device, a port's best rate, a link's best speed and width. It never falls
+/// by itself. VFs come and go with their guests and are not learned.
+fn learn_baseline(
+    history: &mut History,
+    snapshot: &Snapshot,
+    topology: &Topology,
+    lanes: &Lanes,
+    news: &mut Vec<News>,
+) {
+    for device in snapshot.devices() {
+        let function = device.identity.pci_address;
+        if function.is_some_and(|function| is_virtual(snapshot, function)) {
+            continue;
+        }
+        let key = baseline_key(device);
+        if !history.baseline.devices.contains_key(&key) {
+            news.push((
+                EventKind::BaselineLearned,
+                device.name.to_string(),
+                format!("{} is known from now on", device.name),
+            ));
+        }
+        let known = history.baseline.devices.entry(key).or_default();
+        if known.name != device.name.as_str() {
+            device.name.as_str().clone_into(&mut known.name);
+        }
+        if let Some(function) =
+            function.filter(|f| known.pci_address.as_ref().is_none_or(|text| *text != f.to_string()))
+        {
+            known.pci_address = Some(function.to_string());
+        }
+        for port in device.ports.iter().filter(|port| port.is_active()) {
+            let lane = lanes.ports.get(&PortKey { device: device.name.clone(), port: port.number });
+            let rate = lane.and_then(|lane| lane.rate).map(|rate| rate.0);
+            let known =
+                known.ports.entry(port.number).or_insert(PortBaseline { active: true, rate_bytes_per_second: None });
+            known.active = true;
+            known.rate_bytes_per_second = match (known.rate_bytes_per_second, rate) {
+                (Some(before), Some(now)) => Some(before.max(now)),
+                (before, now) => before.or(now),
+            };
+        }
+        let Some(function) = function else { continue };
+        let seen: Vec<LinkBaseline> = topology
+            .path(function)
+            .map_while(|link| {
+                let (speed, width) = (link.speed().current?, link.width().current?);
+                Some(LinkBaseline { pci_address: link.name.to_string(), transfers_per_second: speed.0, lanes: width.0 })
+            })
+            .collect();
+        for (hop, link) in seen.iter().enumerate() {
+            let before = match hop {
+                0 => known.path.first_mut(),
+                _ => known.path.iter_mut().skip(1).find(|before| before.pci_address == link.pci_address),
+            };
+            match before {
+                Some(before) => raise(before, link, &device.name.to_string(), news),
+                None => known.path.push(link.clone()),
+            }
+        }
+        if !seen.is_empty() {
+            let here = |before: &LinkBaseline| seen.iter().any(|link| link.pci_address == before.pci_address);
+            known.path.retain(here);
+        }
+    }
+}
+
+fn raise(before: &mut LinkBaseline, now: &LinkBaseline, device: &str, news: &mut Vec<News>) {
+    let bandwidth = |link: &LinkBaseline| link_bandwidth(link.rate().0, link.rate().1).0;
+    if bandwidth(now) > bandwidth(before) * (1.0 + 1e-9) {
+        let (old, new) = (before.rate(), now.rate());
+        let text = format!(
+            "the link above {} is better than before: {} {} was {} {}",
+            now.pci_address, new.0, new.1, old.0, old.1
+        );
+        news.push((EventKind::BaselineLearned, device.to_owned(), text));
+        *before = now.clone();
+    } else if before.pci_address != now.pci_address {
+        before.pci_address.clone_from(&now.pci_address);
+    }
+}

@@ -1,0 +1,213 @@
+//! Findings over time: a condition must hold before it is a finding, and be gone before it ends.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use crate::model::check::Check;
+use crate::model::finding::{Condition, Finding, Hold, Subject};
+use crate::model::time::Tick;
+
+/// Passes closer together than this count as one: a scrape between two passes of the interval is no proof.
+const APART: Duration = Duration::from_secs(4);
+
+/// Who and what: one entry of the ledger.
+pub type Key = (Check, Subject);
+
+#[derive(Debug, Clone)]
+struct Entry {
+    condition: Condition,
+    since: Tick,
+    seen: Tick,
+    passes: u32,
+    counted: Tick,
+    holds: bool,
+}
+
+/// Every condition that holds, is waiting to hold, or has not been gone for long enough.
+#[derive(Debug, Clone, Default)]
+pub struct Ledger {
+    entries: BTreeMap<Key, Entry>,
+    restored: BTreeMap<(String, String), Tick>,
+}
+
+/// What changed in one pass.
+#[derive(Debug, Clone, Default)]
+pub struct Changes {
+    /// Findings that began.
+    pub began: Vec<Finding>,
+    /// Findings that ended.
+    pub ended: Vec<Finding>,
+}
+
+impl Ledger {
+    /// Remembers findings of an earlier run by check and subject: where their condition still holds they go on
+    /// without waiting, with their old beginning.
+    pub fn restore(&mut self, findings: impl IntoIterator<Item = ((String, String), Tick)>) {
+        self.restored = findings.into_iter().collect();
+    }
+
+    /// Takes the conditions of a pass. `unseen` tells of conditions that could not be judged now, which stay as they
+    /// were. `instant`: nothing waits.
+    pub fn observe(
+        &mut self,
+        now: Tick,
+        conditions: Vec<Condition>,
+        unseen: impl Fn(&Condition) -> bool,
+        instant: bool,
+    ) -> Changes {
+        let mut changes = Changes::default();
+        for condition in conditions {
+            let key = (condition.check, condition.subject.clone());
+            let entry = self.entries.entry(key).or_insert_with(|| {
+                let name = (condition.check.as_str().to_owned(), condition.subject.to_string());
+                let earlier = self.restored.remove(&name);
+                Entry {
+                    condition: condition.clone(),
+                    since: earlier.unwrap_or(now),
+                    seen: now,
+                    passes: 0,
+                    counted: now - APART,
+                    holds: earlier.is_some(),
+                }
+            });
+            entry.seen = now;
+            if now.since(entry.counted) >= APART {
+                entry.passes += 1;
+                entry.counted = now;
+            }
+            entry.condition = condition;
+            if !entry.holds && (instant || entry.held_long_enough(now)) {
+                entry.holds = true;
+                changes.began.push(entry.finding());
+            }
+        }
+        self.entries.retain(|_, entry| {
+            let quiet = || entry.holds && now.since(entry.seen) < entry.condition.quiet;
+            let here = entry.seen == now || quiet() || unseen(&entry.condition);
+            if !here && entry.holds {
+                changes.ended.push(entry.finding());
+            }
+            here
+        });
+        changes
+    }
+
+    /// What holds, worst first.
+    pub fn findings(&self) -> Vec<Finding> {
+        let mut findings: Vec<Finding> = self.entries.values().filter(|e| e.holds).map(Entry::finding).collect();
+        findings.sort_by_key(|finding| std::cmp::Reverse(finding.condition.severity));
+        findings
+    }
+
+    /// The checks of conditions that wait for their hold time.
+    pub fn waiting(&self) -> impl Iterator<Item = Check> {
+        self.entries.iter().filter(|(_, entry)| !entry.holds).map(|((check, _), _)| *check)
+    }
+
+    /// Whether this finding's condition is gone and only its quiet time keeps it.
+    pub fn lingers(&self, finding: &Finding, now: Tick) -> bool {
+        let key = (finding.condition.check, finding.condition.subject.clone());
+        self.entries.get(&key).is_some_and(|entry| entry.seen != now)
+    }
+}
+
+impl Entry {
+    fn held_long_enough(&self, now: Tick) -> bool {
+        match self.condition.hold {
+            Hold::None => true,
+            Hold::For(time) => now.since(self.since) >= time,
+            Hold::Passes(passes) => self.passes >= passes,
+        }
+    }
+
+    fn finding(&self) -> Finding {
+        Finding { condition: self.condition.clone(), since: self.since }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::check::Severity;
+    use crate::model::ids::DeviceName;
+
+    fn subject() -> Subject {
+        Subject::Device(DeviceName::new("mlx5_0"))
+    }
+
+    fn condition(hold: Hold, quiet: Duration) -> Condition {
+        Condition::new(Check::DeviceMissing, subject(), Severity::Critical, "test", String::new())
+            .hold(hold)
+            .quiet(quiet)
+    }
+
+    fn at(seconds: i64) -> Tick {
+        Tick(seconds * 1000)
+    }
+
+    #[test]
+    fn a_condition_is_a_finding_when_it_has_held_and_ends_when_it_has_been_gone() {
+        let (mut ledger, held) =
+            (Ledger::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::from_secs(60)));
+        assert!(ledger.observe(at(0), vec![held()], |_| false, false).began.is_empty());
+        assert!(ledger.observe(at(29), vec![held()], |_| false, false).began.is_empty());
+        assert_eq!(ledger.waiting().collect::<Vec<_>>(), [Check::DeviceMissing]);
+        let began = ledger.observe(at(30), vec![held()], |_| false, false).began;
+        assert_eq!(began.first().map(|f| f.since), Some(at(0)));
+        assert!(ledger.observe(at(40), vec![], |_| false, false).ended.is_empty());
+        assert!(ledger.lingers(&began[0], at(40)));
+        assert_eq!(ledger.observe(at(90), vec![], |_| false, false).ended.len(), 1);
+        assert!(ledger.findings().is_empty());
+    }
+
+    #[test]
+    fn an_interruption_starts_the_hold_time_again() {
+        let (mut ledger, held) = (Ledger::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::ZERO));
+        ledger.observe(at(0), vec![held()], |_| false, false);
+        ledger.observe(at(20), vec![], |_| false, false);
+        ledger.observe(at(25), vec![held()], |_| false, false);
+        assert!(ledger.observe(at(50), vec![held()], |_| false, false).began.is_empty());
+        assert_eq!(ledger.observe(at(55), vec![held()], |_| false, false).began.len(), 1);
+    }
+
+    #[test]
+    fn scrapes_between_passes_do_not_count_as_passes() {
+        let (mut ledger, held) = (Ledger::default(), || condition(Hold::Passes(3), Duration::ZERO));
+        for second in 0..10 {
+            assert!(
+                ledger.observe(at(second), vec![held()], |_| false, false).began.is_empty() || second >= 8,
+                "{second}"
+            );
+        }
+        assert_eq!(ledger.findings().len(), 1);
+    }
+
+    #[test]
+    fn a_subject_that_cannot_be_read_for_a_while_keeps_its_finding() {
+        let (mut ledger, held) = (Ledger::default(), || condition(Hold::None, Duration::ZERO));
+        assert_eq!(ledger.observe(at(0), vec![held()], |_| false, false).began.len(), 1);
+        assert!(ledger.observe(at(5), vec![], |_| true, false).ended.is_empty());
+        assert_eq!(ledger.observe(at(10), vec![], |_| false, false).ended.len(), 1);
+    }
+
+    #[test]
+    fn a_restart_forgets_nothing() {
+        let mut ledger = Ledger::default();
+        ledger.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
+        let changes = ledger.observe(
+            at(0),
+            vec![condition(Hold::For(Duration::from_secs(30)), Duration::ZERO)],
+            |_| false,
+            false,
+        );
+        assert!(changes.began.is_empty(), "it began before");
+        assert_eq!(ledger.findings().first().map(|f| f.since), Some(at(-100)));
+    }
+
+    #[test]
+    fn a_single_look_waits_for_nothing() {
+        let mut ledger = Ledger::default();
+        ledger.observe(at(0), vec![condition(Hold::For(Duration::from_secs(600)), Duration::ZERO)], |_| false, true);
+        assert_eq!(ledger.findings().len(), 1);
+    }
+}

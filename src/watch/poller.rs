@@ -1,0 +1,374 @@
+//! The poller: the only reader of the host.
+//!
+//! It keeps each collector's interval, gives every lane a worker, and never waits for one that hangs: a pass is
+//! published when all lanes have answered or [`GRACE`] is over, and a lane past its deadline counts as stuck until it
+//! answers. Whoever wants fresh facts asks [`Handle::report`]; all who ask at once share one pass.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{oneshot, watch};
+
+use super::clock::Clock;
+use super::engine::Engine;
+use super::report::Report;
+use super::running::{Running, Trouble};
+use super::store::Store;
+use super::worker::Done;
+use crate::host::collector::Setup;
+use crate::host::{Depth, Spec};
+use crate::model::event::EventKind;
+use crate::model::history::Baseline;
+use crate::model::policy::Policy;
+use crate::model::snapshot::Snapshot;
+use crate::model::time::Tick;
+
+/// How long a pass waits for lanes that are late; they join the next report.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// Counters are read at least this often.
+const COUNTERS: Duration = Duration::from_secs(15);
+
+/// A report and when its reading began.
+#[derive(Debug, Clone)]
+pub struct Published {
+    /// The report.
+    pub report: Arc<Report>,
+    /// When the reading of what a scrape wants fresh began.
+    pub began: Instant,
+}
+
+/// What the poller is told.
+pub enum Message {
+    /// A worker is done.
+    Done(Done),
+    /// Someone wants facts no older than this.
+    Want(Duration, oneshot::Sender<Arc<Report>>),
+    /// The policy changed; a sentence for the events.
+    Policy(Arc<Policy>, String),
+    /// Stop.
+    Stop,
+}
+
+impl From<Done> for Message {
+    fn from(done: Done) -> Self {
+        Self::Done(done)
+    }
+}
+
+/// A way to talk to a running poller.
+#[derive(Debug, Clone)]
+pub struct Handle {
+    inbox: Sender<Message>,
+    latest: watch::Receiver<Option<Published>>,
+}
+
+impl Handle {
+    /// The newest report, however old.
+    pub fn latest(&self) -> Option<Arc<Report>> {
+        self.latest.borrow().as_ref().map(|published| Arc::clone(&published.report))
+    }
+
+    /// A report whose reading began no longer than `age` ago; the newest there is when `wait` is over before that.
+    pub async fn report(&self, age: Duration, wait: Duration) -> Option<Arc<Report>> {
+        if let Some(published) = &*self.latest.borrow()
+            && published.began.elapsed() <= age
+        {
+            return Some(Arc::clone(&published.report));
+        }
+        let (reply, answer) = oneshot::channel();
+        if self.inbox.send(Message::Want(age, reply)).is_err() {
+            return self.latest();
+        }
+        match tokio::time::timeout(wait, answer).await {
+            Ok(Ok(report)) => Some(report),
+            _ => self.latest(),
+        }
+    }
+
+    /// Replaces the policy; `text` goes to the events.
+    pub fn set_policy(&self, policy: Arc<Policy>, text: String) {
+        // A poller that has stopped needs no policy.
+        let _ = self.inbox.send(Message::Policy(policy, text));
+    }
+
+    /// Asks the poller to stop.
+    pub fn stop(&self) {
+        let _ = self.inbox.send(Message::Stop);
+    }
+}
+
+/// Someone who wants a report.
+struct Waiter {
+    asked: Instant,
+    age: Duration,
+    reply: oneshot::Sender<Arc<Report>>,
+}
+
+/// Reads a host and publishes reports.
+pub struct Poller {
+    clock: Arc<dyn Clock>,
+    engine: Engine,
+    store: Option<Store>,
+    saved: bool,
+    collectors: Vec<Running>,
+    inbox: Receiver<Message>,
+    sender: Sender<Message>,
+    publish: watch::Sender<Option<Published>>,
+    waiting: Vec<Waiter>,
+    counters_read: Option<Tick>,
+    /// When the last pass over everything that a scrape wants fresh began.
+    fresh: Option<Instant>,
+}
+
+impl Poller {
+    /// Starts the listing workers of these collectors. With a store, what it remembers is taken up.
+    ///
+    /// # Errors
+    /// The system has no more threads.
+    pub fn new(
+        setup: &Setup,
+        specs: impl IntoIterator<Item = Spec>,
+        clock: Arc<dyn Clock>,
+        mut engine: Engine,
+        store: Option<Store>,
+    ) -> io::Result<Self> {
+        let (sender, inbox) = channel();
+        let mut collectors = Vec::new();
+        for (index, spec) in specs.into_iter().enumerate() {
+            collectors.push(Running::start(index, spec, setup, sender.clone())?);
+        }
+        let mut store = store;
+        if let Some(store) = &mut store {
+            let (remembered, troubles) = store.load();
+            for trouble in troubles {
+                tracing::error!("{trouble}");
+            }
+            engine.restore(remembered, clock.now());
+            engine.keep_baseline(|name| setup.filter.allows(name));
+        }
+        let (publish, _) = watch::channel(None);
+        let (waiting, counters_read, fresh) = (Vec::new(), None, None);
+        Ok(Self {
+            clock,
+            engine,
+            store,
+            saved: true,
+            collectors,
+            inbox,
+            sender,
+            publish,
+            waiting,
+            counters_read,
+            fresh,
+        })
+    }
+
+    /// A handle to ask for reports and to stop it.
+    pub fn handle(&self) -> Handle {
+        Handle { inbox: self.sender.clone(), latest: self.publish.subscribe() }
+    }
+
+    /// The baseline as it is now.
+    pub fn baseline(&self) -> &Baseline {
+        self.engine.baseline()
+    }
+
+    /// Makes the state of the last pass the baseline, and keeps it.
+    ///
+    /// # Errors
+    /// The state directory cannot be written.
+    pub fn accept_baseline(&mut self, limit: Duration) -> Result<Arc<Report>, super::store::StoreError> {
+        self.engine.forget_baseline();
+        let report = self.pass(limit);
+        self.save(&report)?;
+        Ok(report)
+    }
+
+    /// Notes something for the events.
+    pub fn note(&mut self, kind: EventKind, text: String) {
+        self.engine.note(self.clock.now(), kind, text);
+    }
+
+    /// Runs until it is told to stop.
+    pub fn run(mut self) {
+        loop {
+            let now = self.clock.now().tick;
+            let wanted = !self.waiting.is_empty();
+            let deep = wanted || self.counters_read.is_none_or(|at| now.since(at) >= COUNTERS);
+            let first = self.counters_read.is_none();
+            let due: Vec<usize> = (0..self.collectors.len()).filter(|i| self.due(*i, now, wanted)).collect();
+            if !due.is_empty() {
+                let depth = if deep { Depth::Full } else { Depth::State };
+                let limit = if first { self.longest_deadline() } else { GRACE };
+                if !self.read(&due, now, depth, limit) {
+                    return;
+                }
+                self.publish();
+            }
+            if !self.idle() {
+                return;
+            }
+        }
+    }
+
+    /// One pass of everything, waited for until every lane has answered or `limit` is over.
+    pub fn pass(&mut self, limit: Duration) -> Arc<Report> {
+        let now = self.clock.now().tick;
+        let all: Vec<usize> = (0..self.collectors.len()).collect();
+        self.read(&all, now, Depth::Full, limit);
+        self.publish()
+    }
+
+    fn longest_deadline(&self) -> Duration {
+        let longest = self.collectors.iter().map(|collector| collector.spec.deadline).max();
+        // A little longer, so that what has not answered counts as stuck in the first report already.
+        longest.unwrap_or_default() + Duration::from_millis(50)
+    }
+
+    fn due(&self, index: usize, now: Tick, wanted: bool) -> bool {
+        self.collectors.get(index).is_some_and(|c| (wanted && c.spec.fresh) || c.due.is_none_or(|due| now >= due))
+    }
+
+    /// Reads these collectors; false when told to stop.
+    fn read(&mut self, due: &[usize], now: Tick, depth: Depth, limit: Duration) -> bool {
+        let began = Instant::now();
+        let until = began + limit;
+        for index in due {
+            if let Some(collector) = self.collectors.get_mut(*index) {
+                collector.begin(now, depth);
+            }
+        }
+        if depth == Depth::Full {
+            self.counters_read = Some(now);
+            let whole = (0..).zip(&self.collectors).all(|(index, c)| !c.spec.fresh || due.contains(&index));
+            self.fresh = if whole { Some(began) } else { self.fresh };
+        }
+        while self.collectors.iter().any(Running::is_reading) {
+            let left = until.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            match self.inbox.recv_timeout(left) {
+                Ok(message) => {
+                    if !self.take(message) {
+                        return false;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+
+    /// Waits for the next thing to do; false when told to stop.
+    fn idle(&mut self) -> bool {
+        while self.waiting.is_empty() {
+            let now = self.clock.now().tick;
+            let next = self.collectors.iter().map(|c| c.due.map_or(Duration::ZERO, |due| due.since(now))).min();
+            let left = next.unwrap_or(COUNTERS);
+            if left.is_zero() {
+                return true;
+            }
+            match self.inbox.recv_timeout(left) {
+                Ok(message) => {
+                    if !self.take(message) {
+                        return false;
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return true,
+                Err(RecvTimeoutError::Disconnected) => return false,
+            }
+        }
+        true
+    }
+
+    /// Takes one message; false when it says stop.
+    fn take(&mut self, message: Message) -> bool {
+        match message {
+            Message::Done(done) => {
+                let (Done::Listed { collector, .. } | Done::Read { collector, .. }) = &done;
+                if let Some(collector) = self.collectors.get_mut(*collector)
+                    && let Some(trouble) = collector.take(done, &self.sender)
+                {
+                    report_trouble(collector.spec.name, &trouble);
+                }
+            }
+            Message::Want(age, reply) => {
+                self.waiting.push(Waiter { asked: Instant::now(), age, reply });
+                self.answer();
+            }
+            Message::Policy(policy, text) => {
+                self.engine.set_policy(policy);
+                self.note(EventKind::Reloaded, text);
+            }
+            Message::Stop => return false,
+        }
+        true
+    }
+
+    /// Judges what was read and lets everyone see it.
+    fn publish(&mut self) -> Arc<Report> {
+        let taken = self.clock.now();
+        let now = Instant::now();
+        let states = self.collectors.iter_mut().map(|collector| collector.state(now, taken)).collect();
+        let facts = self.collectors.iter().flat_map(Running::facts);
+        let snapshot = Snapshot::new(taken, facts, states);
+        let report = Arc::new(self.engine.observe(snapshot));
+        self.keep(&report);
+        let published = Published { report: Arc::clone(&report), began: self.fresh.unwrap_or(now) };
+        self.publish.send_replace(Some(published));
+        self.answer();
+        report
+    }
+
+    /// Gives the newest report to those for whom it is fresh enough.
+    fn answer(&mut self) {
+        let Some(Published { report, began }) = self.publish.borrow().clone() else { return };
+        for waiter in std::mem::take(&mut self.waiting) {
+            if began >= waiter.asked || began.elapsed() <= waiter.age {
+                // Whoever is gone already needs no answer.
+                let _ = waiter.reply.send(Arc::clone(&report));
+            } else {
+                self.waiting.push(waiter);
+            }
+        }
+    }
+
+    /// Writes events and, when something happened or the last attempt failed, the state.
+    fn keep(&mut self, report: &Report) {
+        let events = self.engine.take_events();
+        let Some(store) = &mut self.store else { return };
+        if let Some(baseline) = store.replaced() {
+            self.engine.set_baseline(baseline);
+        }
+        let appended = store.append(&events);
+        let saved = if events.is_empty() && self.saved { Ok(()) } else { self.save(report) };
+        match appended.and(saved) {
+            Ok(()) => self.saved = true,
+            Err(error) => {
+                if std::mem::replace(&mut self.saved, false) {
+                    tracing::error!("state is not kept: {error}");
+                }
+            }
+        }
+    }
+
+    fn save(&mut self, report: &Report) -> Result<(), super::store::StoreError> {
+        let Some(store) = &mut self.store else { return Ok(()) };
+        let boot_id = report.snapshot.system().and_then(|system| system.boot_id.clone());
+        store.save(boot_id.as_deref(), self.engine.history(), &report.findings, report.snapshot.taken)
+    }
+}
+
+fn report_trouble(collector: &str, trouble: &Trouble) {
+    match trouble {
+        Trouble::Thread(error) => tracing::error!(collector, "cannot start a worker: {error}"),
+        Trouble::Answered(key, took) => {
+            tracing::warn!(collector, lane = &**key, "answers again after {} s", took.as_secs());
+        }
+    }
+}

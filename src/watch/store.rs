@@ -1,0 +1,313 @@
+//! The state directory: baseline, findings and flaps in one file, events in a journal.
+//!
+//! Files are replaced whole (written beside, synced, renamed), so a crash leaves the old or the new one. The
+//! journal is appended to, one JSON line an event, and a torn last line is left out. A file that cannot be read is
+//! set aside under another name and said so; a full disk costs the newest state and never the agent.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use crate::model::event::Event;
+use crate::model::finding::Finding;
+use crate::model::history::{Baseline, History};
+use crate::model::ids::{DeviceName, PortKey};
+use crate::model::time::Stamp;
+
+const VERSION: u32 = 1;
+const STATE: &str = "state.json";
+const JOURNAL: &str = "events.jsonl";
+const OLD_JOURNAL: &str = "events.1.jsonl";
+/// The journal starts anew at this size; the one before is kept.
+const JOURNAL_SIZE: u64 = 1 << 20;
+
+/// What an earlier run remembered.
+#[derive(Debug, Clone, Default)]
+pub struct Remembered {
+    /// The boot that it was written in.
+    pub boot_id: Option<String>,
+    /// The baseline.
+    pub baseline: Baseline,
+    /// When ports flapped.
+    pub flaps: BTreeMap<PortKey, Vec<SystemTime>>,
+    /// Findings by check and subject, and when they began.
+    pub findings: BTreeMap<(String, String), SystemTime>,
+    /// Events, oldest first.
+    pub events: Vec<Event>,
+}
+
+/// Why a state could not be used or kept.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// A file operation failed.
+    #[error("{action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The file was written by a newer version.
+    #[error("{path} has version {found}, this program knows {VERSION}: it is left as it is and nothing is kept")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+}
+
+/// A state directory.
+#[derive(Debug)]
+pub struct Store {
+    directory: PathBuf,
+    journal: Option<File>,
+    frozen: bool,
+    /// The file that the state was last read from or written to, to notice when another program replaces it.
+    known: Option<u64>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct State {
+    version: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    boot_id: Option<String>,
+    #[serde(default)]
+    baseline: Baseline,
+    #[serde(default)]
+    flaps: BTreeMap<String, Vec<u64>>,
+    #[serde(default)]
+    findings: Vec<Held>,
+}
+
+/// The part of a state that every version has.
+#[derive(Deserialize)]
+struct Header {
+    version: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Held {
+    check: String,
+    subject: String,
+    since: u64,
+}
+
+impl Store {
+    /// A state directory; nothing is touched yet.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory, journal: None, frozen: false, known: None }
+    }
+
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Reads what is there. What cannot be read is set aside, and each such trouble comes back as a sentence.
+    pub fn load(&mut self) -> (Remembered, Vec<String>) {
+        let mut troubles = Vec::new();
+        let mut remembered = match self.read_state() {
+            Ok(state) => state.map(remember).unwrap_or_default(),
+            Err(Unusable::Newer(error)) => {
+                self.frozen = true;
+                troubles.push(error.to_string());
+                Remembered::default()
+            }
+            Err(Unusable::Broken(why)) => {
+                troubles.push(self.set_aside(&why));
+                Remembered::default()
+            }
+        };
+        remembered.events = self.read_journal();
+        self.known = self.inode();
+        (remembered, troubles)
+    }
+
+    /// Reads what is there and changes nothing; what cannot be read is as if it were not there.
+    pub fn peek(&self) -> Remembered {
+        let state = self.read_state().ok().flatten();
+        Remembered { events: self.read_journal(), ..state.map(remember).unwrap_or_default() }
+    }
+
+    /// The baseline that another program (`baseline accept`) has put in the place of what was last read or written.
+    pub fn replaced(&mut self) -> Option<Baseline> {
+        let inode = self.inode();
+        if inode == self.known || inode.is_none() {
+            return None;
+        }
+        self.known = inode;
+        Some(self.read_state().ok()??.baseline)
+    }
+
+    fn inode(&self) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt as _;
+        std::fs::metadata(self.directory.join(STATE)).ok().map(|meta| meta.ino())
+    }
+
+    fn read_journal(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        for name in [OLD_JOURNAL, JOURNAL] {
+            if let Ok(file) = File::open(self.directory.join(name)) {
+                let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
+                events.extend(lines.filter_map(|line| serde_json::from_slice::<Event>(&line).ok()));
+            }
+        }
+        events
+    }
+
+    fn read_state(&self) -> Result<Option<State>, Unusable> {
+        let path = self.directory.join(STATE);
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(Unusable::Broken(error.to_string())),
+        };
+        let header: Header = serde_json::from_slice(&bytes).map_err(|error| Unusable::Broken(error.to_string()))?;
+        if header.version > VERSION {
+            return Err(Unusable::Newer(StoreError::Newer { path, found: header.version }));
+        }
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| Unusable::Broken(error.to_string()))
+    }
+
+    fn set_aside(&self, why: &str) -> String {
+        let path = self.directory.join(STATE);
+        let aside = self.directory.join(format!("{STATE}.broken"));
+        match std::fs::rename(&path, &aside) {
+            Ok(()) => format!(
+                "{} cannot be read ({why}); it is now {} and learning starts anew",
+                path.display(),
+                aside.display()
+            ),
+            Err(error) => {
+                format!("{} cannot be read ({why}) nor set aside ({error}); learning starts anew", path.display())
+            }
+        }
+    }
+
+    /// Writes the state.
+    ///
+    /// # Errors
+    /// The file operation that failed; the old file is whole then.
+    pub fn save(
+        &mut self,
+        boot_id: Option<&str>,
+        history: &History,
+        findings: &[Finding],
+        now: Stamp,
+    ) -> Result<(), StoreError> {
+        if self.frozen {
+            return Ok(());
+        }
+        let state = State {
+            version: VERSION,
+            boot_id: boot_id.map(str::to_owned),
+            baseline: history.baseline.clone(),
+            flaps: history
+                .ports
+                .iter()
+                .filter(|(_, past)| !past.flaps.is_empty())
+                .map(|(key, past)| (key.to_string(), past.flaps.iter().map(|at| millis(now.wall_of(*at))).collect()))
+                .collect(),
+            findings: findings
+                .iter()
+                .map(|finding| Held {
+                    check: finding.condition.check.as_str().to_owned(),
+                    subject: finding.condition.subject.to_string(),
+                    since: millis(now.wall_of(finding.since)),
+                })
+                .collect(),
+        };
+        let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
+        replace(&self.directory, STATE, &bytes)?;
+        self.known = self.inode();
+        Ok(())
+    }
+
+    /// Appends events to the journal.
+    ///
+    /// # Errors
+    /// The file operation that failed; a torn line is skipped at the next load.
+    pub fn append(&mut self, events: &[Event]) -> Result<(), StoreError> {
+        if events.is_empty() || self.frozen {
+            return Ok(());
+        }
+        let path = self.directory.join(JOURNAL);
+        let fail = |action, source| StoreError::Io { action, path: path.clone(), source };
+        if self.journal.is_none() {
+            std::fs::create_dir_all(&self.directory).map_err(|error| fail("cannot make the directory of", error))?;
+            let file =
+                OpenOptions::new().create(true).append(true).open(&path).map_err(|error| fail("cannot open", error))?;
+            self.journal = Some(file);
+        }
+        // A leading newline ends whatever a crash left unfinished; empty lines are skipped.
+        let mut lines = vec![b'\n'];
+        for event in events {
+            if serde_json::to_writer(&mut lines, event).is_ok() {
+                lines.push(b'\n');
+            }
+        }
+        if let Some(journal) = &mut self.journal {
+            if let Err(error) = journal.write_all(&lines) {
+                self.journal = None;
+                return Err(fail("cannot append to", error));
+            }
+            if journal.metadata().is_ok_and(|meta| meta.len() > JOURNAL_SIZE) {
+                self.journal = None;
+                let old = self.directory.join(OLD_JOURNAL);
+                std::fs::rename(&path, old).map_err(|error| fail("cannot rename", error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+enum Unusable {
+    Broken(String),
+    Newer(StoreError),
+}
+
+fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+    let path = directory.join(name);
+    let new = directory.join(format!("{name}.new"));
+    let fail = |action, path: &Path, source| StoreError::Io { action, path: path.to_owned(), source };
+    std::fs::create_dir_all(directory).map_err(|error| fail("cannot make", directory, error))?;
+    let write = || {
+        let mut file = File::create(&new)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(|error| fail("cannot write", &new, error))?;
+    std::fs::rename(&new, &path).map_err(|error| fail("cannot rename to", &path, error))
+}
+
+fn remember(state: State) -> Remembered {
+    let epoch = SystemTime::UNIX_EPOCH;
+    let wall = |millis: u64| epoch.checked_add(Duration::from_millis(millis)).unwrap_or(epoch);
+    let port = |text: &str| {
+        let (device, port) = text.rsplit_once('/')?;
+        Some(PortKey { device: DeviceName::new(device), port: port.parse().ok()? })
+    };
+    Remembered {
+        boot_id: state.boot_id,
+        baseline: state.baseline,
+        flaps: state
+            .flaps
+            .into_iter()
+            .filter_map(|(key, times)| Some((port(&key)?, times.into_iter().map(wall).collect())))
+            .collect(),
+        findings: state.findings.into_iter().map(|held| ((held.check, held.subject), wall(held.since))).collect(),
+        events: Vec::new(),
+    }
+}
+
+fn millis(wall: SystemTime) -> u64 {
+    let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
