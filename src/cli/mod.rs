@@ -5,6 +5,7 @@ pub mod args;
 pub mod baseline;
 pub mod check;
 pub mod config;
+pub mod explain;
 pub mod failure;
 pub mod listen;
 pub mod log;
@@ -58,7 +59,8 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
         Command::Check(flags) => check::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
-        Command::Explain(_) | Command::Snapshot(_) | Command::Demo(_) => Ok(ExitCode::FAILURE),
+        Command::Explain(flags) => explain::run(&settings, &flags),
+        Command::Snapshot(_) | Command::Demo(_) => Ok(ExitCode::FAILURE),
         Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
     }
 }
