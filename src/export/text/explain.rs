@@ -5,10 +5,8 @@ use std::fmt::Write as _;
 use super::check::wrapped;
 use super::paint::Paint;
 use crate::export::lane::{Hop, HopState, Lane, PortEnd};
-use crate::model::counter::{Class, Meaning};
 use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};
-use crate::model::rdma::Port;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
@@ -22,8 +20,12 @@ pub fn lane(report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -
     let ports: Vec<&PortEnd<'_>> = lane.ports.iter().filter(|end| only.is_none_or(|n| end.port.number == n)).collect();
     let _ = writeln!(out, "{}\n", paint.bold(lane.device.name.as_str()));
     node(&mut out, lane, paint);
-    for hop in &lane.hops {
+    for (index, hop) in lane.hops.iter().enumerate() {
         link(&mut out, &report.snapshot, hop, paint);
+        if index + 1 < lane.hops.len() {
+            row(&mut out, &hop.link.name.to_string(), "upper port of a switch", paint);
+            bar(&mut out);
+        }
     }
     function(&mut out, lane, paint);
     device(&mut out, lane, paint);
@@ -157,7 +159,7 @@ fn port(out: &mut String, end: &PortEnd<'_>, paint: Paint) {
     let mut facts = Vec::new();
     facts.extend(port.link_layer.as_ref().map(|layer| layer.as_str().to_owned()));
     facts.push(end.states());
-    facts.extend(end.rate.map(|rate| format!("{rate}{}", lanes(port))));
+    facts.extend(end.rate_text());
     facts.extend(port.lid.filter(|lid| *lid != 0).map(|lid| format!("LID {lid}")));
     facts.extend(port.netdev.as_deref().map(|netdev| format!("interface {netdev}")));
     row(out, &format!("port {}", port.number), &facts.join(", "), paint);
@@ -166,38 +168,10 @@ fn port(out: &mut String, end: &PortEnd<'_>, paint: Paint) {
         let line = format!("ceiling {ceiling}{share}");
         row(out, "", &line, paint);
     }
-    for line in counters(port) {
+    for line in end.remarks() {
         let padding = NAMES;
         let _ = writeln!(out, "  {:padding$} {}", "", paint.fair(&line));
     }
-}
-
-fn lanes(port: &Port) -> String {
-    port.rate.value().map_or_else(String::new, |rate| {
-        let width = rate.width.map(|width| format!("{width}X"));
-        let words: Vec<&str> = width.as_deref().into_iter().chain([rate.speed.as_str()]).collect();
-        let words = words.join(" ");
-        if words.trim().is_empty() { String::new() } else { format!(" ({})", words.trim()) }
-    })
-}
-
-/// Counters that say something: those that no longer count, and errors that are not zero.
-fn counters(port: &Port) -> Vec<String> {
-    let saturated: Vec<&str> = port.pma.saturated().chain(port.hardware.saturated()).map(|c| &*c.name).collect();
-    let is_error = |meaning| meaning == Meaning::Event(Class::Error);
-    let errors: Vec<String> = port
-        .counters()
-        .filter(|(counter, value)| is_error(counter.meaning) && *value > 0 && !saturated.contains(&&*counter.name))
-        .map(|(counter, value)| format!("{} {value}", counter.name))
-        .collect();
-    let mut lines = Vec::new();
-    if !saturated.is_empty() {
-        lines.push(format!("at their maximum, no longer counting: {}", saturated.join(", ")));
-    }
-    if !errors.is_empty() {
-        lines.push(format!("errors since they were reset: {}", errors.join(", ")));
-    }
-    lines
 }
 
 fn findings(out: &mut String, report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) {

@@ -1,16 +1,18 @@
 //! One device's lane, put together for people: `explain` and the status page draw from it.
 
+mod port;
+
 use std::fmt;
 
 use crate::model::finding::{Finding, Subject};
-use crate::model::ids::{DeviceName, PciAddress, PortKey};
+use crate::model::ids::PciAddress;
 use crate::model::numa::NumaNode;
 use crate::model::pcie::{FunctionKind, PciFunction};
-use crate::model::rdma::{Port, RdmaDevice};
-use crate::model::reading::Reading;
+use crate::model::rdma::RdmaDevice;
 use crate::model::topology::{Link, Verdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 use crate::watch::Report;
+pub use port::PortEnd;
 
 /// The lane of a device, from its NUMA node to its ports.
 #[derive(Debug)]
@@ -69,25 +71,6 @@ impl HopState {
             Self::OffBus => "off the bus",
         }
     }
-}
-
-/// The end of a lane.
-#[derive(Debug)]
-pub struct PortEnd<'a> {
-    /// The port.
-    pub port: &'a Port,
-    /// Its name.
-    pub key: PortKey,
-    /// Its rate, when it is active.
-    pub rate: Option<BytesPerSecond>,
-    /// The least of rate and path.
-    pub ceiling: Option<BytesPerSecond>,
-    /// What is left when all active ports of the path run at once.
-    pub share: Option<BytesPerSecond>,
-    /// One plain sentence on what the port can carry, and what holds it back.
-    pub verdict: String,
-    /// Whether something holds it back.
-    pub held_back: bool,
 }
 
 /// Every device's lane, in the order of their names.
@@ -226,54 +209,6 @@ impl fmt::Display for Rate {
     }
 }
 
-impl<'a> PortEnd<'a> {
-    fn new(report: &Report, device: &'a RdmaDevice, port: &'a Port, limit: Option<&Link>) -> Self {
-        let key = PortKey { device: device.name.clone(), port: port.number };
-        let lane = report.lanes.ports.get(&key).cloned().unwrap_or_default();
-        let carries = lane.share.or(lane.ceiling);
-        let held_back = lane.rate.zip(carries).is_some_and(|(rate, carries)| carries.0 < rate.0 * (1.0 - 1e-9));
-        let verdict = match (lane.rate, carries) {
-            _ if !port.is_active() => format!("no traffic: the port is {}", states(port)),
-            (None, _) => "the port is active, and its rate is not known".to_owned(),
-            (Some(rate), None) => {
-                format!("{rate} at the port; what its PCIe path carries is not known")
-            }
-            (Some(rate), Some(carries)) if held_back => {
-                let shared = lane.ceiling.is_some_and(|ceiling| carries.0 < ceiling.0 * (1.0 - 1e-9));
-                let when = if shared { " when all ports on the path run at once" } else { "" };
-                format!("{carries} of {rate}{when}: {}", limit.map_or_else(|| "the PCIe path is the limit".into(), why))
-            }
-            (Some(rate), Some(_)) => {
-                let path = path_bandwidth(report, &device.name);
-                let path = path.map(|path| format!(" (the PCIe path carries {path})")).unwrap_or_default();
-                format!("{rate} of {rate}: nothing on the lane holds it back{path}")
-            }
-        };
-        Self { port, key, rate: lane.rate, ceiling: lane.ceiling, share: lane.share, verdict, held_back }
-    }
-
-    /// The port's states in the kernel's words: `DOWN, Polling`.
-    pub fn states(&self) -> String {
-        states(self.port)
-    }
-}
-
-fn path_bandwidth(report: &Report, device: &DeviceName) -> Option<BytesPerSecond> {
-    report.lanes.paths.get(device).map(|path| path.bandwidth)
-}
-
-fn states(port: &Port) -> String {
-    let state = match port.state {
-        Reading::Value(state) => state.as_str(),
-        Reading::Absent => "in an unknown state",
-        Reading::Unreadable(_) => "in a state that cannot be read",
-    };
-    match port.physical_state {
-        Reading::Value(physical) => format!("{state}, {}", physical.as_str()),
-        Reading::Absent | Reading::Unreadable(_) => state.to_owned(),
-    }
-}
-
 /// Why a link is the limit.
 fn why(link: &Link) -> String {
     let what = |speed: Option<TransfersPerSecond>, width: Option<Lanes>| match (speed, width) {
@@ -297,8 +232,8 @@ fn why(link: &Link) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::testing;
     use super::*;
+    use crate::export::testing;
 
     #[test]
     fn the_degraded_link_is_the_limit_and_is_said_so() {
