@@ -5,6 +5,8 @@ pub mod args;
 pub mod baseline;
 pub mod check;
 pub mod config;
+pub mod demo;
+pub mod explain;
 pub mod failure;
 pub mod listen;
 pub mod log;
@@ -58,7 +60,12 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
         Command::Check(flags) => check::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
-        Command::Explain(_) | Command::Snapshot(_) | Command::Demo(_) => Ok(ExitCode::FAILURE),
+        Command::Explain(flags) => explain::run(&settings, &flags),
+        Command::Demo(flags) => {
+            log::start(settings.log_level, settings.log_format);
+            demo::run(&settings, &cli.common, matches, &flags)
+        }
+        Command::Snapshot(_) => Ok(ExitCode::FAILURE),
         Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
     }
 }

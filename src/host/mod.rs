@@ -7,6 +7,7 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
