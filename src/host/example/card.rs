@@ -201,8 +201,12 @@ impl Card {
             line(port.join(file), text);
         }
         memory.fail(port.join("gid_attrs/ndevs/0"), Errno::INVAL);
-        QUIET.iter().for_each(|name| line(port.join("counters").join(name), "0"));
-        QUIET_HARDWARE.iter().for_each(|name| line(port.join("hw_counters").join(name), "0"));
+        for name in QUIET {
+            line(port.join("counters").join(name), "0");
+        }
+        for name in QUIET_HARDWARE {
+            line(port.join("hw_counters").join(name), "0");
+        }
         for name in ["np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored"] {
             line(port.join("hw_counters").join(name), "0");
         }
