@@ -1,7 +1,7 @@
 //! The poller: the only reader of the host.
 //!
 //! It keeps each collector's interval, gives every lane a worker, and never waits for one that hangs: a pass is
-//! published when all lanes have answered or [`GRACE`] is over, and a lane past its deadline counts as stuck until it
+//! published when all lanes have answered or `GRACE` is over, and a lane past its deadline counts as stuck until it
 //! answers. Whoever wants fresh facts asks [`Handle::report`]; all who ask at once share one pass.
 
 use std::io;
