@@ -1,7 +1,7 @@
 //! The poller: the only reader of the host.
 //!
 //! It keeps each collector's interval, has every lane read by a [crew](super::crew) in which nobody waits for one that
-//! hangs, publishes a pass when all lanes have answered or [`GRACE`] is over, and reports a lane past its deadline as
+//! hangs, publishes a pass when all lanes have answered or `GRACE` is over, and reports a lane past its deadline as
 //! stuck until it answers. Whoever wants fresh facts asks [`Handle::report`]; all who ask at once share one pass.
 
 use std::io;
