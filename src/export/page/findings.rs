@@ -42,7 +42,7 @@ pub(super) fn one(report: &Report, finding: &Finding) -> Markup {
     let condition = &finding.condition;
     let taken = report.snapshot.taken;
     html! {
-        article.finding class=(condition.severity.as_str()) {
+        article.finding.(condition.severity.as_str()) {
             p.head {
                 span.badge { (condition.severity.as_str()) }
                 code.subject { (condition.subject) }
@@ -52,7 +52,16 @@ pub(super) fn one(report: &Report, finding: &Finding) -> Markup {
                     span.wide { ", since " (rfc3339(taken.wall_of(finding.since))) }
                 }
             }
-            p.summary { (capital(&condition.summary)) }
+            p.summary { (prose(&capital(&condition.summary))) }
+        }
+    }
+}
+
+/// A text with its `commands` set apart.
+pub(super) fn prose(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
 }
