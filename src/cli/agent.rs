@@ -27,7 +27,7 @@ use crate::watch::{Engine, Poller, Report};
 ///
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
-pub fn serve(settings: Settings, common: &Common, matches: &ArgMatches, flags: &Serve) -> Result<ExitCode, Failure> {
+pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &Serve) -> Result<ExitCode, Failure> {
     if rustix::process::geteuid().is_root() {
         tracing::warn!("running as root; nothing here needs it");
     }

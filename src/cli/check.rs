@@ -24,8 +24,7 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         CheckFormat::Nagios => check::nagios(&report, status),
         CheckFormat::Npd => check::npd(&report, status),
         CheckFormat::Json => {
-            let mut document = json::findings(&report);
-            document["status"] = status.as_str().into();
+            let document = json::findings(&report, status);
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
         }
     };

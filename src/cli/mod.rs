@@ -56,7 +56,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Serve(flags) => {
             log::start(settings.log_level, settings.log_format);
-            agent::serve(settings, &cli.common, matches, &flags)
+            agent::serve(&settings, &cli.common, matches, &flags)
         }
         Command::Check(flags) => check::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),

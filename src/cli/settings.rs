@@ -10,7 +10,7 @@ use super::config::{self, ConfigError, File};
 use super::policy::policy;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
-use crate::host::{COLLECTORS, Host, HostIo, Spec};
+use crate::host::{COLLECTORS, Host, Spec};
 use crate::model::policy::Policy;
 
 /// The port of the agent.
@@ -91,16 +91,11 @@ impl Settings {
         })
     }
 
-    /// The host, read through the file system.
+    /// The host, read through the file system: the running one, or a recorded one.
     pub fn host(&self) -> Host {
-        self.host_through(Arc::new(Fs::new()))
-    }
-
-    /// The host, read through something else.
-    pub fn host_through(&self, io: Arc<dyn HostIo>) -> Host {
         let (_, sysfs, procfs) = self.paths.clone();
-        let live = sysfs == Path::new("/sys") && procfs == Path::new("/proc");
-        Host { io, sysfs, procfs, live }
+        let live = Fs::is_sysfs(&sysfs);
+        Host { io: Arc::new(if live { Fs::new() } else { Fs::recorded() }), sysfs, procfs, live }
     }
 
     /// What collectors are made with.

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use prometheus_client::metrics::MetricType;
 
-use super::exposition::{Content, Series};
+use super::content::Content;
 use super::families::{agent, device, findings, pcie, port, process};
+use super::series::Series;
 
 /// The type of a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -130,13 +131,24 @@ pub fn markdown() -> String {
                 family.kind.as_str(),
                 family.unit().unwrap_or(""),
                 labels.join(", "),
-                family.help.replace('|', "\\|"),
+                escaped(family.help),
                 family.worst,
                 family.since,
             );
         }
     }
     out
+}
+
+/// Text for a cell of a Markdown table.
+fn escaped(text: &str) -> String {
+    text.chars().fold(String::new(), |mut out, char| {
+        if matches!(char, '|' | '<' | '*') {
+            out.push('\\');
+        }
+        out.push(char);
+        out
+    })
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod catalogue;
+pub mod content;
 pub mod exposition;
 pub mod families;
 pub mod http;
@@ -12,10 +13,11 @@ pub mod json;
 pub mod lane;
 pub mod negotiate;
 pub mod page;
+pub mod series;
 pub mod text;
 
 #[cfg(test)]
 mod testing;
 
 pub use agent::{AgentState, Process};
-pub use exposition::{Content, Format, encode};
+pub use exposition::{Format, encode};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FsWord, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 
 use super::io::{DirStamp, HostIo, OpenFile};
@@ -14,12 +14,16 @@ use super::io::{DirStamp, HostIo, OpenFile};
 /// Descriptors that must stay free for sockets and everything else.
 const RESERVED: usize = 512;
 
+/// What `statfs` says of sysfs (`include/uapi/linux/magic.h`).
+const SYSFS_MAGIC: FsWord = 0x6265_6572;
+
 /// Reads through the kernel. Keeps files open as long as the process's limit allows, and opens them anew for each
 /// read beyond that.
 #[derive(Debug)]
 pub struct Fs {
     kept: Arc<AtomicUsize>,
     most: usize,
+    recorded: bool,
 }
 
 impl Fs {
@@ -30,7 +34,18 @@ impl Fs {
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
         let current = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
         let most = usize::try_from(current).unwrap_or(1 << 20) / 4 * 3;
-        Self { kept: Arc::default(), most: most.saturating_sub(RESERVED) }
+        Self { kept: Arc::default(), most: most.saturating_sub(RESERVED), recorded: false }
+    }
+
+    /// Whether a path is the kernel's own sysfs, wherever it is mounted.
+    pub fn is_sysfs(path: &Path) -> bool {
+        rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type == SYSFS_MAGIC)
+    }
+
+    /// For a recorded host: archives and checkouts that know no links leave files that hold the links' targets, and
+    /// those are taken for links.
+    pub fn recorded() -> Self {
+        Self { recorded: true, ..Self::new() }
     }
 }
 
@@ -59,13 +74,29 @@ impl HostIo for Fs {
     }
 
     fn link(&self, path: &Path) -> io::Result<PathBuf> {
-        std::fs::read_link(path)
+        match std::fs::read_link(path) {
+            Err(error) if self.recorded && error.kind() == io::ErrorKind::InvalidInput => {
+                written_link(path).ok_or(error)
+            }
+            outcome => outcome,
+        }
     }
 
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
         let stat = rustix::fs::stat(path)?;
         Ok(DirStamp { identity: (stat.st_dev, stat.st_ino), modified: (stat.st_mtime, stat.st_mtime_nsec) })
     }
+}
+
+/// The target in a file that stands for a link: one line, relative, leading upwards.
+fn written_link(path: &Path) -> Option<PathBuf> {
+    let meta = std::fs::symlink_metadata(path).ok()?;
+    if !meta.is_file() || meta.len() > 512 {
+        return None;
+    }
+    let text = std::fs::read_to_string(path).ok()?;
+    let target = text.trim_end();
+    (target.starts_with("../") && !target.contains('\n')).then(|| PathBuf::from(target))
 }
 
 /// Opens a file without waiting for a writer, should it be a pipe.
@@ -97,5 +128,22 @@ struct Reopened {
 impl OpenFile for Reopened {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::pread(&open(&self.path)?, buffer, 0)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkout_without_links_is_still_a_host() -> io::Result<()> {
+        let dir = tempfile::tempdir()?;
+        let path = dir.path().join("device");
+        std::fs::write(&path, "../../0000:3b:00.0")?;
+        assert_eq!(Fs::recorded().link(&path)?, Path::new("../../0000:3b:00.0"));
+        assert!(Fs::new().link(&path).is_err());
+        std::fs::write(&path, "0x15b3\n")?;
+        assert!(Fs::recorded().link(&path).is_err());
+        Ok(())
     }
 }

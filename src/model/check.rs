@@ -129,12 +129,12 @@ checks! {
     PortCounterSaturated = "port_counter_saturated",
     /// A device that was here is gone.
     DeviceMissing = "device_missing",
+    /// The PCIe path of active ports carries less than their rates.
+    PcieBelowPortRate = "pcie_below_port_rate",
     /// A PCIe link runs below what both of its ends can do.
     PcieDegraded = "pcie_degraded",
     /// A PCIe link is limited by its slot: the device could do more elsewhere.
     PcieLimitedBySlot = "pcie_limited_by_slot",
-    /// The PCIe path of active ports carries less than their rates.
-    PcieBelowPortRate = "pcie_below_port_rate",
     /// A PCIe link is slower than this host's own baseline.
     PcieDrifted = "pcie_drifted",
     /// A device no longer answers on the PCIe bus.

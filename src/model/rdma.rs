@@ -189,7 +189,7 @@ pub struct Port {
     /// Rate as the `rate` file says; absent unless the port is active, because what the file says of others means
     /// nothing.
     pub rate: Reading<PortRate>,
-    /// Local identifier given by the subnet manager; 0 when none was.
+    /// Local identifier given by the subnet manager; 0 when none was. None on Ethernet.
     pub lid: Option<u32>,
     /// The subnet manager's own identifier.
     pub sm_lid: Option<u32>,

@@ -43,8 +43,10 @@ pub enum Verdict {
 }
 
 impl<T: Copy + Ord> Dimension<T> {
-    /// What both ends can do; with no upper end in sight, what the device can.
+    /// What both ends can do; with no upper end in sight, what the device can. A link that does not say what it runs
+    /// at may be none (a VF in a guest), and its maximum then means nothing.
     pub fn capable(&self) -> Option<T> {
+        self.current?;
         match (self.device, self.upstream) {
             (Some(device), Some(upstream)) => Some(device.min(upstream)),
             (device, None) => device,

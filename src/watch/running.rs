@@ -247,9 +247,9 @@ impl Running {
         if state.success {
             state.last_success = Some(taken);
         }
-        state.duration = now.duration_since(self.began).min(deadline);
-        state.faults =
-            self.list_faults.iter().chain(self.lanes.values().flat_map(|slot| &slot.faults)).cloned().collect();
+        let silent = state.stuck.iter().map(|key| Fault { source: Arc::clone(key), reason: Reason::Timeout });
+        let read = self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| &slot.faults);
+        state.faults = self.list_faults.iter().chain(read).cloned().chain(silent).collect();
         state.quarantined = self.lanes.values().map(|slot| slot.quarantined).sum();
         state.clone()
     }

@@ -10,6 +10,7 @@ mod archive;
 mod case;
 mod expect;
 mod judge;
+mod replay;
 
 use std::path::{Path, PathBuf};
 
@@ -56,6 +57,11 @@ impl Replay for Silent {
 #[should_panic(expected = "pcie_degraded 0000:b2:00.0; got none")]
 fn silence_is_wrong() {
     replay_all(&Case::all(&own_folder()).unwrap(), &Silent);
+}
+
+#[test]
+fn what_is_said_is_what_is_right() {
+    println!("{}", replay_all(&cases(), &replay::Agent));
 }
 
 #[test]

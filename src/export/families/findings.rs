@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 
 use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
-use crate::export::exposition::{Content, Label, Series};
+use crate::export::content::Content;
+use crate::export::series::{Label, Series};
 use crate::model::check::{Check, Standing};
 use crate::model::ids::DeviceName;
 use crate::model::time::unix_seconds;

@@ -2,7 +2,8 @@
 
 use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
-use crate::export::exposition::{Content, Label, Series};
+use crate::export::content::Content;
+use crate::export::series::{Label, Series};
 use crate::model::pcie::{AerSeverity, FunctionKind, PciFunction};
 use crate::model::topology::Link;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};

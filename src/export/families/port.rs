@@ -3,7 +3,8 @@
 use super::FIRST;
 use crate::assess::lane::PortLane;
 use crate::export::catalogue::{Family, Kind};
-use crate::export::exposition::{Content, Label, Series};
+use crate::export::content::Content;
+use crate::export::series::{Label, Series};
 use crate::model::counter::Meaning;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState};
 use crate::model::reading::Reading;

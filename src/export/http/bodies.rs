@@ -99,7 +99,7 @@ fn write(
     let value = match document {
         Document::Metrics(format) => return exposition::encode(format, report, agent, Process::read(), out).ok(),
         Document::Page => return out.write_str(&page::page(Some(report), telemetry_path)).ok(),
-        Document::Findings => json::findings(report),
+        Document::Findings => json::findings(report, report.status),
         Document::Events => json::events(report),
         Document::Snapshot => json::snapshot(report),
     };

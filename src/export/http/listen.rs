@@ -1,11 +1,14 @@
 //! Accepts connections and bounds how many there are.
 
 use std::collections::BTreeMap;
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Poll, ready};
 use std::time::Duration;
 
+use tokio::io::ReadBuf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -114,9 +117,9 @@ async fn connection(
     mut ending: watch::Receiver<bool>,
     _entry: Entry,
 ) {
-    // A client that says nothing costs a socket and a small task, no buffers.
+    // Until a client has made its request it costs a socket and a small task, no buffers.
     let spoke = tokio::select! {
-        readable = timeout(limits.head, stream.readable()) => matches!(readable, Ok(Ok(()))),
+        asked = timeout(limits.head, request(&stream)) => matches!(asked, Ok(Ok(()))),
         () = asked_to_end(&mut ending) => false,
     };
     if spoke {
@@ -125,6 +128,30 @@ async fn connection(
         // The kernel would keep megabytes for a slow reader, and say that it took some only every other megabyte.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
         drive_within(limits, stream, app, activity, &mut ending).await;
+    }
+}
+
+/// Resolves when a request's head, or more of one than is looked at here, waits in the socket. Nothing is taken, and
+/// what was looked at is not kept.
+async fn request(stream: &TcpStream) -> io::Result<()> {
+    let mut pause = Duration::from_millis(20);
+    loop {
+        let complete = poll_fn(|cx| {
+            let mut room = [MaybeUninit::uninit(); 1024];
+            let mut seen = ReadBuf::uninit(&mut room);
+            ready!(stream.poll_peek(cx, &mut seen))?;
+            let (seen, full) = (seen.filled(), seen.remaining() == 0);
+            let whole = || seen.windows(4).any(|end| end == b"\r\n\r\n") || seen.windows(2).any(|end| end == b"\n\n");
+            let ended: io::Result<bool> =
+                if seen.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(full || whole()) };
+            Poll::Ready(ended)
+        });
+        if complete.await? {
+            return Ok(());
+        }
+        // The socket stays readable, so there is nothing to wait for but time.
+        sleep(pause).await;
+        pause = (pause * 2).min(Duration::from_secs(1));
     }
 }
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SCHEMA, host};
 use crate::export::agent::{AgentState, Process};
-use crate::export::exposition::{Content, PortRow};
+use crate::export::content::{Content, PortRow};
 use crate::model::counter::Counters;
 use crate::model::net::Netdev;
 use crate::model::numa::NumaNode;

@@ -5,7 +5,7 @@ mod facts;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::check::{Check, Standing};
+use crate::model::check::{Check, Standing, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
@@ -15,8 +15,8 @@ pub use facts::snapshot;
 /// Version of every document.
 pub const SCHEMA: u32 = 1;
 
-/// Status, findings and how many subjects stand where.
-pub fn findings(report: &Report) -> Value {
+/// Status, findings and how many subjects stand where; the status is the report's, or what a caller makes of it.
+pub fn findings(report: &Report, status: Status) -> Value {
     let excepted = report.excepted.iter().map(|(finding, why)| {
         let mut value = finding_value(report, finding);
         if let Value::Object(map) = &mut value {
@@ -33,7 +33,7 @@ pub fn findings(report: &Report) -> Value {
     });
     json!({
         "schema": SCHEMA,
-        "status": report.status,
+        "status": status,
         "host": host(report),
         "evaluated": rfc3339(report.evaluated),
         "findings": report.findings.iter().map(|finding| finding_value(report, finding)).collect::<Vec<_>>(),
@@ -89,7 +89,10 @@ mod tests {
 
     #[test]
     fn findings_document() {
-        testing::committed("tests/golden/findings.json", &pretty(&findings(&testing::report())));
+        testing::committed(
+            "tests/golden/findings.json",
+            &pretty(&findings(&testing::report(), testing::report().status)),
+        );
     }
 
     #[test]
@@ -106,7 +109,7 @@ mod tests {
 
     #[test]
     fn every_check_is_counted() {
-        let document = findings(&testing::report_of(Vec::new()));
+        let document = findings(&testing::report_of(Vec::new()), Status::Ok);
         assert_eq!(document["checks"].as_object().unwrap().len(), Check::ALL.len());
         assert_eq!(document["host"], Value::Null);
         assert_eq!(document["findings"][0]["since"], "2026-09-21T13:13:20Z");

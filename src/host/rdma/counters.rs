@@ -11,7 +11,7 @@ use crate::host::netlink::nldev;
 use crate::host::text;
 use crate::model::counter::{Class, Counters, Group, Layout, Meaning, layout, meaning};
 use crate::model::ids::natural;
-use crate::model::reading::Reason;
+use crate::model::reading::{Reading, Reason};
 
 /// A directory with more counters than this (hfi1 has hundreds, one for each context) is read only as far as this
 /// version knows what they count; the others are left out.
@@ -164,7 +164,12 @@ impl CounterFiles {
             Source::Nothing => return,
         }
         for (value, file) in self.last.values.iter_mut().zip(&mut self.files).filter(|(value, _)| value.is_none()) {
-            *value = file.read(pass, text::counter).value();
+            match file.read(pass, text::counter) {
+                Reading::Value(read) => *value = Some(read),
+                // Each further file of a card that does not answer would wait as long, up to a minute.
+                Reading::Unreadable(Reason::Timeout | Reason::Gone) => return,
+                Reading::Absent | Reading::Unreadable(_) => {}
+            }
         }
     }
 

@@ -23,6 +23,9 @@ const SELDOM: Duration = Duration::from_secs(60);
 /// The lane of one device.
 pub(super) struct DeviceLane {
     name: DeviceName,
+    /// Its entry in the class, mostly a link.
+    entry: PathBuf,
+    /// Where the entry leads.
     dir: PathBuf,
     ports_dir: PathBuf,
     stamps: Option<(DirStamp, Option<DirStamp>)>,
@@ -35,25 +38,36 @@ pub(super) struct DeviceLane {
 }
 
 impl DeviceLane {
-    /// The lane of the device in this directory (an entry of the class, mostly a link).
-    pub(super) fn new(name: DeviceName, dir: PathBuf, connect: Option<Connect>) -> Self {
+    /// The lane of the device with this entry in the class.
+    pub(super) fn new(name: DeviceName, entry: PathBuf, connect: Option<Connect>) -> Self {
         Self {
             client: connect.map(|connect| Client::new(name.clone(), connect)),
             name,
-            ports_dir: dir.join("ports"),
+            ports_dir: entry.join("ports"),
             stamps: None,
             ports: Vec::new(),
-            counters: CounterDirs::of_device(&dir),
+            counters: CounterDirs::of_device(&entry),
             counters_at: Tick::default(),
             identity: Arc::default(),
             identity_at: Tick::default(),
-            dir,
+            dir: PathBuf::new(),
+            entry,
         }
+    }
+
+    /// Finds the directory that the entry leads to; a device that came back may be in another place.
+    fn locate(&mut self, pass: &Pass<'_>) {
+        self.dir = pass.host.resolve(&self.entry).unwrap_or_else(|_| self.entry.clone());
+        self.ports_dir = self.dir.join("ports");
+        self.stamps = None;
     }
 
     /// Looks whether anything is another than it was; none when the device is not there.
     fn refresh(&mut self, pass: &mut Pass<'_>) -> Option<bool> {
         let mut changed = false;
+        if self.stamps.is_none() || matches!(stamp(pass, &self.dir), Ok(None)) {
+            self.locate(pass);
+        }
         let own = stamp(pass, &self.dir);
         let ports = stamp(pass, &self.ports_dir);
         match (own, ports) {

@@ -106,7 +106,8 @@ impl PortFiles {
             // Of a port that is down, `rate` says nothing, something wrong, or EINVAL.
             let active = matches!(self.state, Reading::Value(PortState::Active | PortState::ActiveDefer));
             self.rate = if active { self.rate_file.read(pass, parse::rate) } else { Reading::Absent };
-            if answer == Answer::Silent {
+            // Ethernet has no subnet manager and no LIDs; netlink leaves them out, the files say 0.
+            if answer == Answer::Silent && self.link_layer != Some(LinkLayer::Ethernet) {
                 let lid = self.lid_file.read(pass, parse::lid).value();
                 self.lids = (lid, self.sm_lid_file.read(pass, parse::lid).value());
             }

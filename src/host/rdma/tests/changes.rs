@@ -89,6 +89,19 @@ fn the_rate_of_a_port_that_is_down_is_not_asked_for() {
 }
 
 #[test]
+fn a_card_that_does_not_answer_is_not_asked_for_every_counter() {
+    let tree = infiniband();
+    for counter in ["link_downed", "port_rcv_data", "port_xmit_data"] {
+        tree.refuses(&format!("{REAL}/ports/1/counters/{counter}"), Errno::TIMEDOUT);
+    }
+    let mut bench = Bench::new(&tree);
+    let port = &bench.device(0).ports[0];
+    assert_eq!((port.pma.values.as_slice(), port.state), ([None; 4].as_slice(), Reading::Value(PortState::Active)));
+    assert_eq!((bench.faults.len(), bench.faults[0].1, bench.quarantined()), (1, Reason::Timeout, 0));
+    assert_eq!(tree.reads("/counters/"), 1);
+}
+
+#[test]
 fn counters_that_appear_later_are_read() {
     let tree = Tree::default();
     tree.text("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");

@@ -46,7 +46,7 @@ fn mlx5_on_ethernet_names_its_interface() {
     let device = Bench::new(&tree).device(0);
     let port = &device.ports[0];
     assert_eq!(port.link_layer, Some(LinkLayer::Ethernet));
-    assert_eq!((port.netdev.as_deref(), port.lid), (Some("enp65s0f0np0"), Some(0)));
+    assert_eq!((port.netdev.as_deref(), port.lid), (Some("enp65s0f0np0"), None));
     assert_eq!(port.rate.value().and_then(|rate| rate.width), Some(2));
     assert_eq!(port.counter("np_cnp_sent"), Some(9));
 }
@@ -186,7 +186,7 @@ fn a_text_that_is_no_guid_costs_only_itself() {
     let device = bench.device(0);
     assert_eq!(device.identity.node_guid, None);
     assert!(device.identity.sys_image_guid.is_some());
-    assert_eq!(bench.faults, [("/sys/class/infiniband/mlx5_0/node_guid".to_owned(), Reason::Malformed)]);
+    assert_eq!(bench.faults, [(format!("/sys/{REAL}/node_guid"), Reason::Malformed)]);
 }
 
 #[test]

@@ -1,0 +1,73 @@
+//! What an exposition is made from.
+
+use super::agent::{AgentState, Process};
+use super::series::Label;
+use crate::assess::lane::PortLane;
+use crate::model::ids::{PciAddress, PortKey};
+use crate::model::pcie::PciFunction;
+use crate::model::rdma::{Port, RdmaDevice};
+use crate::watch::Report;
+
+/// A report, its devices and functions in natural order, and the agent's own state.
+pub struct Content<'a> {
+    /// The report.
+    pub report: &'a Report,
+    /// The agent.
+    pub agent: &'a AgentState,
+    /// The agent's process.
+    pub process: Process,
+    /// RDMA devices in natural order of their names.
+    pub devices: Vec<&'a RdmaDevice>,
+    /// Their ports.
+    pub ports: Vec<PortRow<'a>>,
+    /// PCI functions in order of their addresses.
+    pub functions: Vec<&'a PciFunction>,
+}
+
+/// One port with its device and what its path leaves of its rate.
+pub struct PortRow<'a> {
+    /// The device.
+    pub device: &'a RdmaDevice,
+    /// The port.
+    pub port: &'a Port,
+    /// Rate, ceiling and share.
+    pub lane: Option<&'a PortLane>,
+}
+
+impl<'a> PortRow<'a> {
+    /// The `device` and `port` labels.
+    pub fn labels(&self) -> [Label<'a>; 2] {
+        [self.device.name.as_str().into(), self.port.number.into()]
+    }
+}
+
+impl<'a> Content<'a> {
+    /// Sorts what a report has. Of things that claim the same name the first stands: a series must be unique.
+    pub fn new(report: &'a Report, agent: &'a AgentState, process: Process) -> Self {
+        let mut devices: Vec<&RdmaDevice> = report.snapshot.devices().collect();
+        devices.sort_by(|a, b| a.name.cmp(&b.name));
+        devices.dedup_by(|a, b| a.name == b.name);
+        let mut functions: Vec<&PciFunction> = report.snapshot.all().collect();
+        functions.sort_by_key(|function| function.address);
+        functions.dedup_by_key(|function| function.address);
+        let mut ports = Vec::with_capacity(devices.len());
+        for device in &devices {
+            let first = ports.len();
+            for port in &device.ports {
+                let key = PortKey { device: device.name.clone(), port: port.number };
+                ports.push(PortRow { device, port, lane: report.lanes.ports.get(&key) });
+            }
+            if let Some(of_device) = ports.get_mut(first..) {
+                of_device.sort_by_key(|row| row.port.number);
+            }
+        }
+        ports.dedup_by(|a, b| a.port.number == b.port.number && a.device.name == b.device.name);
+        Self { report, agent, process, devices, ports, functions }
+    }
+
+    /// The PCI function at an address, if it is watched.
+    pub fn function(&self, address: PciAddress) -> Option<&'a PciFunction> {
+        let index = self.functions.binary_search_by_key(&address, |function| function.address).ok()?;
+        self.functions.get(index).copied()
+    }
+}

@@ -1,0 +1,226 @@
+//! Where families put their samples.
+
+use std::fmt::{self, Write as _};
+use std::sync::Arc;
+
+use prometheus_client::encoding::{
+    DescriptorEncoder, EncodeGaugeValue, EncodeLabel as _, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder,
+    LabelValueEncoder, MetricEncoder, NoLabelSet,
+};
+use prometheus_client::registry::Unit;
+
+use super::catalogue::{Family, Kind};
+use crate::model::finding::Subject;
+use crate::model::ids::{Guid, PciAddress};
+use crate::model::units::{Lanes, TransfersPerSecond};
+
+/// A label value, borrowed from the facts.
+#[derive(Debug, Clone, Copy)]
+pub enum Label<'a> {
+    /// Text, empty when unknown.
+    Text(&'a str),
+    /// A number.
+    Number(u32),
+    /// A PCI address.
+    Address(PciAddress),
+    /// A GUID.
+    Guid(Guid),
+    /// The subject of a finding.
+    Subject(&'a Subject),
+    /// A port's width, `4X`.
+    Width(u8),
+    /// A PCIe speed, `16 GT/s`.
+    Speed(TransfersPerSecond),
+    /// A PCIe width, `x8`.
+    Lanes(Lanes),
+}
+
+impl EncodeLabelValue for Label<'_> {
+    fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => encoder.write_str(text),
+            Self::Number(number) => EncodeLabelValue::encode(number, encoder),
+            Self::Address(address) => write!(encoder, "{address}"),
+            Self::Guid(guid) => write!(encoder, "{guid}"),
+            Self::Subject(subject) => write!(encoder, "{subject}"),
+            Self::Width(width) => write!(encoder, "{width}X"),
+            Self::Speed(speed) => write!(encoder, "{speed}"),
+            Self::Lanes(lanes) => write!(encoder, "{lanes}"),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for Label<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl<'a> From<&'a Arc<str>> for Label<'a> {
+    fn from(text: &'a Arc<str>) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<u32> for Label<'_> {
+    fn from(number: u32) -> Self {
+        Self::Number(number)
+    }
+}
+
+impl From<PciAddress> for Label<'_> {
+    fn from(address: PciAddress) -> Self {
+        Self::Address(address)
+    }
+}
+
+impl From<Guid> for Label<'_> {
+    fn from(guid: Guid) -> Self {
+        Self::Guid(guid)
+    }
+}
+
+impl<'a, T: Into<Label<'a>>> From<Option<T>> for Label<'a> {
+    /// What is unknown is an empty label value.
+    fn from(value: Option<T>) -> Self {
+        value.map_or(Self::Text(""), Into::into)
+    }
+}
+
+struct Labels<'a> {
+    names: &'static [&'static str],
+    values: &'a [Label<'a>],
+}
+
+impl EncodeLabelSet for Labels<'_> {
+    fn encode(&self, encoder: &mut LabelSetEncoder<'_>) -> fmt::Result {
+        for (name, value) in self.names.iter().zip(self.values) {
+            (*name, *value).encode(encoder.encode_label())?;
+        }
+        Ok(())
+    }
+}
+
+/// Where a family's write puts its samples. HELP and TYPE come with the first one.
+pub struct Series<'s, 'e> {
+    family: &'static Family,
+    unit: Option<&'s Unit>,
+    state: State<'s, 'e>,
+    result: fmt::Result,
+}
+
+enum State<'s, 'e> {
+    Unopened(&'s mut DescriptorEncoder<'e>),
+    Open(MetricEncoder<'s>),
+    Failed,
+}
+
+impl<'s, 'e> Series<'s, 'e> {
+    pub(super) fn new(family: &'static Family, unit: Option<&'s Unit>, encoder: &'s mut DescriptorEncoder<'e>) -> Self {
+        Self { family, unit, state: State::Unopened(encoder), result: Ok(()) }
+    }
+
+    /// Whether all was written.
+    pub(super) fn end(self) -> fmt::Result {
+        self.result
+    }
+
+    /// A gauge. Label values stand in the order of the family's names.
+    pub fn gauge(&mut self, labels: &[Label<'_>], value: impl Gauge) {
+        debug_assert_eq!(self.family.kind, Kind::Gauge, "{}", self.family.name);
+        self.sample(labels, |metric, labels| value.put(&mut metric.encode_family(labels)?));
+    }
+
+    /// A gauge where its value is known; what is unknown has no sample.
+    pub fn known(&mut self, labels: &[Label<'_>], value: Option<impl Gauge>) {
+        if let Some(value) = value {
+            self.gauge(labels, value);
+        }
+    }
+
+    /// A counter, exact to the last unit.
+    pub fn counter(&mut self, labels: &[Label<'_>], value: u64) {
+        debug_assert_eq!(self.family.kind, Kind::Counter, "{}", self.family.name);
+        self.sample(labels, |metric, labels| {
+            metric.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+        });
+    }
+
+    /// A counter of seconds.
+    pub fn seconds(&mut self, labels: &[Label<'_>], value: f64) {
+        debug_assert_eq!(self.family.kind, Kind::Counter, "{}", self.family.name);
+        self.sample(labels, |metric, labels| {
+            metric.encode_family(labels)?.encode_counter::<NoLabelSet, f64, f64>(&value, None)
+        });
+    }
+
+    /// An info metric: labels, and the value 1.
+    pub fn info(&mut self, labels: &[Label<'_>]) {
+        debug_assert_eq!(self.family.kind, Kind::Info, "{}", self.family.name);
+        self.sample(labels, |metric, labels| metric.encode_info(labels));
+    }
+
+    fn sample(&mut self, labels: &[Label<'_>], write: impl FnOnce(&mut MetricEncoder<'s>, &Labels<'_>) -> fmt::Result) {
+        debug_assert_eq!(self.family.labels.len(), labels.len(), "labels of {}", self.family.name);
+        if self.result.is_err() {
+            return;
+        }
+        let labels = Labels { names: self.family.labels, values: labels };
+        self.result = self.open().and_then(|metric| write(metric, &labels));
+    }
+
+    fn open(&mut self) -> Result<&mut MetricEncoder<'s>, fmt::Error> {
+        if let State::Unopened(_) = self.state
+            && let State::Unopened(encoder) = std::mem::replace(&mut self.state, State::Failed)
+        {
+            let Family { help, kind, .. } = self.family;
+            let metric = encoder.encode_descriptor(self.family.stem(), help, self.unit, kind.metric_type())?;
+            self.state = State::Open(metric);
+        }
+        match &mut self.state {
+            State::Open(metric) => Ok(metric),
+            State::Unopened(_) | State::Failed => Err(fmt::Error),
+        }
+    }
+}
+
+/// A value that a gauge can have.
+pub trait Gauge {
+    /// Writes it.
+    #[doc(hidden)]
+    fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result;
+}
+
+macro_rules! whole {
+    ($($number:ty),+) => {$(
+        impl Gauge for $number {
+            fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+                metric.encode_gauge(&self)
+            }
+        }
+    )+};
+}
+
+whole!(u32, u64, usize);
+
+impl Gauge for bool {
+    fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+        metric.encode_gauge(&u32::from(self))
+    }
+}
+
+impl Gauge for f64 {
+    /// Whole numbers as whole numbers, which every reader takes and people can read.
+    fn put(self, metric: &mut MetricEncoder<'_>) -> fmt::Result {
+        const EXACT: f64 = 9_007_199_254_740_992.0;
+        if self.fract() == 0.0 && self.abs() < EXACT {
+            #[expect(clippy::cast_possible_truncation, reason = "whole and below 2^53")]
+            return encode_gauge(metric, &(self as i64));
+        }
+        encode_gauge(metric, &self)
+    }
+}
+
+fn encode_gauge(metric: &mut MetricEncoder<'_>, value: &impl EncodeGaugeValue) -> fmt::Result {
+    metric.encode_gauge(value)
+}

@@ -1,0 +1,76 @@
+//! Replays a case through the agent's own poller, on a clock that the replay moves: every five seconds a pass, as the
+//! agent makes them, and hold times run.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lanewatch::export::json;
+use lanewatch::export::{AgentState, Format, Process, encode};
+use lanewatch::host::collector::{Filter, Setup};
+use lanewatch::host::fs::Fs;
+use lanewatch::host::{COLLECTORS, Host};
+use lanewatch::model::policy::Policy;
+use lanewatch::watch::clock::ManualClock;
+use lanewatch::watch::{Engine, Poller, Report};
+
+use crate::case::Stage;
+use crate::common::exposition;
+use crate::judge::{Finding, Reading, Replay};
+
+/// The interval of the poller.
+const STEP: Duration = Duration::from_secs(5);
+
+/// How long a pass may take.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// The agent.
+pub struct Agent;
+
+impl Replay for Agent {
+    fn run(&self, stage: &Stage) -> Result<Vec<Reading>, String> {
+        let host = stage.host();
+        let (sysfs, procfs) = (host.join("sys"), host.join("proc"));
+        let setup = Setup {
+            host: Host { io: Arc::new(Fs::recorded()), sysfs, procfs, live: false },
+            filter: Filter::default(),
+        };
+        // One reading is what `check` sees: it waits for nothing.
+        let instant = stage.moments.len() == 1;
+        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let clock = Arc::new(ManualClock::new(start, Duration::from_secs(86_400)));
+        let engine = Engine::new(Arc::new(Policy::default()), instant);
+        let specs = COLLECTORS.iter().copied();
+        let mut poller = Poller::new(&setup, specs, clock.clone(), engine, None).map_err(|error| error.to_string())?;
+        let mut now = Duration::ZERO;
+        let mut readings = Vec::new();
+        for (number, moment) in stage.moments.iter().enumerate() {
+            clock.advance(moment.at.saturating_sub(now));
+            now = now.max(moment.at);
+            stage.show(number).map_err(|error| error.to_string())?;
+            let mut report = poller.pass(LIMIT);
+            while now < moment.judged {
+                let step = STEP.min(moment.judged.saturating_sub(now));
+                clock.advance(step);
+                now += step;
+                report = poller.pass(LIMIT);
+            }
+            readings.push(reading(&report)?);
+        }
+        Ok(readings)
+    }
+}
+
+fn reading(report: &Arc<Report>) -> Result<Reading, String> {
+    let mut text = String::new();
+    encode(Format::Text, report, &Arc::new(AgentState::default()), Process::default(), &mut text)
+        .map_err(|error| error.to_string())?;
+    let document = json::findings(report, report.status);
+    let word = |value: &serde_json::Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let findings = document["findings"].as_array().into_iter().flatten().map(|finding| Finding {
+        check: word(finding, "check"),
+        subject: word(finding, "subject"),
+        reason: word(finding, "reason"),
+        severity: word(finding, "severity"),
+    });
+    Ok(Reading { findings: findings.collect(), samples: exposition::parse(&text)?, status: word(&document, "status") })
+}
