@@ -1,6 +1,6 @@
 //! A host is recorded, and the record is asked what the host was asked.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "common/mod.rs"]
 mod common;

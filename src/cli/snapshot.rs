@@ -1,7 +1,8 @@
 //! `lanewatch snapshot`: everything that was read of this host in one pass, in an archive that can be read again.
 
+use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -60,10 +61,10 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         said.push_str("GUIDs, addresses and the host's name are in it as they are\n");
     } else {
         let line = "identifiers were replaced: GUIDs, MAC and IP addresses, the host's name";
-        said.push_str(&format!("{line} ({} in all); look through it before you pass it on\n", scrubber.replaced()));
+        let _ = writeln!(said, "{line} ({} in all); look through it before you pass it on", scrubber.replaced());
     }
     for what in stuck {
-        said.push_str(&format!("{what} did not answer and is not in it\n"));
+        let _ = writeln!(said, "{what} did not answer and is not in it");
     }
     print(said.as_bytes())
 }

@@ -39,12 +39,12 @@ pub fn lane(report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -
     out.push('\n');
     for end in &ports {
         let verdict = if ports.len() > 1 { format!("{}: {}", end.key, end.verdict) } else { end.verdict.clone() };
-        let line = wrapped(&verdict, "  ");
-        let line = line.trim_end_matches('\n');
+        let text = wrapped(&verdict, "  ");
+        let text = text.trim_end_matches('\n');
         let _ = match (end.held_back, end.ceiling) {
-            (true, _) => writeln!(out, "{}", paint.bad(line)),
-            (false, Some(_)) => writeln!(out, "{}", paint.good(line)),
-            (false, None) => writeln!(out, "{}", paint.bold(line)),
+            (true, _) => writeln!(out, "{}", paint.bad(text)),
+            (false, Some(_)) => writeln!(out, "{}", paint.good(text)),
+            (false, None) => writeln!(out, "{}", paint.bold(text)),
         };
     }
     if ports.is_empty() {
