@@ -133,8 +133,8 @@ fn measure(root: &Path) -> Measured {
         text.clear();
         encode(Format::Text, &report, &agent, Process::default(), &mut text).unwrap();
     });
-    let kept: Vec<OwnedFd> =
-        opened.iter().filter_map(|path| rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).ok()).collect();
+    let open = |path: &PathBuf| rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
+    let kept: Vec<OwnedFd> = read.iter().map(open).collect();
     let mut buffer = [0; 4097];
     let floor = median(|| {
         for fd in &kept {

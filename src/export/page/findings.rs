@@ -45,7 +45,10 @@ pub(super) fn one(report: &Report, finding: &Finding) -> Markup {
         article.finding.(condition.severity.as_str()) {
             p.head {
                 span.badge { (condition.severity.as_str()) }
-                code.subject { (condition.subject) }
+                @match &condition.device {
+                    Some(device) => a.subject href={ "#" (device) } { code { (condition.subject) } },
+                    None => code.subject { (condition.subject) },
+                }
                 span.check { (condition.check.as_str()) " · " (condition.reason) }
                 time title=(rfc3339(taken.wall_of(finding.since))) {
                     "for " (span(taken.tick.since(finding.since)))

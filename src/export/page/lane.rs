@@ -17,18 +17,20 @@ pub(super) fn device(report: &Report, lane: &Lane<'_>, draw: bool) -> Markup {
     let held_back = lane.ports.iter().any(|end| end.held_back);
     let class = match (serious, held_back) {
         (Some(severity), _) => severity.as_str(),
-        (None, true) => "warning",
+        (None, true) => "info",
         (None, false) if lane.ports.iter().any(|end| end.port.is_active()) => "ok",
         (None, false) => "quiet",
     };
     html! {
-        details.lane.(class) open[draw || serious.is_some() || held_back] {
+        details.lane.(class) id=(lane.device.name) open[draw || serious.is_some() || held_back] {
             summary {
-                span.mark {}
                 b.name { (lane.device.name) }
                 span.ports {
                     @for end in &lane.ports { (meter(end)) }
                     @if lane.ports.is_empty() { span.dim { "no ports" } }
+                }
+                @if let Some(path) = report.lanes.paths.get(&lane.device.name) {
+                    span.dim.wide { "PCIe path " (path.bandwidth) " · " code { (path.function) } }
                 }
             }
             (picture(report, lane))
