@@ -169,8 +169,8 @@ fn port(out: &mut String, end: &PortEnd<'_>, paint: Paint) {
         row(out, "", &line, paint);
     }
     for line in end.remarks() {
-        let padding = NAMES;
-        let _ = writeln!(out, "  {:padding$} {}", "", paint.fair(&line));
+        let lines = wrapped(&line, &" ".repeat(NAMES + 3));
+        let _ = writeln!(out, "{}", paint.fair(lines.trim_end_matches('\n')));
     }
 }
 
