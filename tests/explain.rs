@@ -1,6 +1,6 @@
 //! `explain` and `demo`, as a person meets them.
 
-#![allow(clippy::unwrap_used, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "common/mod.rs"]
 mod common;

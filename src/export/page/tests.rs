@@ -45,11 +45,9 @@ fn it_says_what_the_report_says() {
 #[test]
 fn nothing_comes_from_elsewhere_and_nothing_runs() {
     let page = page(Some(&report()), "/metrics");
-    for part in ["http://", "https://", "<script", "<img", "<link", "@import", "url(", " on"] {
-        let found = page.match_indices(part).map(|(at, _)| &page[at..page.len().min(at + 40)]);
-        let found: Vec<&str> = found.filter(|text| part != " on" || text.contains("=\"")).collect();
-        assert!(part == " on" || found.is_empty(), "{part:?}: {found:?}");
-        assert!(!found.iter().any(|text| text.starts_with(" onclick") || text.starts_with(" onload")));
+    let foreign = ["http://", "https://", "src=", "<script", "<img", "<link", "@import", "url(", " onclick", " onload"];
+    for part in foreign {
+        assert!(!page.contains(part), "{part:?} is in the page");
     }
 }
 
