@@ -14,6 +14,7 @@ pub mod look;
 pub mod metrics;
 pub mod policy;
 pub mod settings;
+pub mod snapshot;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -65,7 +66,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             log::start(settings.log_level, settings.log_format);
             demo::run(&settings, &cli.common, matches, &flags)
         }
-        Command::Snapshot(_) => Ok(ExitCode::FAILURE),
+        Command::Snapshot(flags) => snapshot::run(&settings, &flags),
         Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
     }
 }

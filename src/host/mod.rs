@@ -18,6 +18,7 @@ pub mod netlink;
 pub mod numa;
 pub mod pci;
 pub mod rdma;
+pub mod recording;
 #[cfg(test)]
 pub(crate) mod rig;
 pub mod system;

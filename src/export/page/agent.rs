@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 
+use super::findings::prose;
 use crate::model::check::{Check, Standing};
 use crate::model::snapshot::CollectorState;
 use crate::watch::Report;
@@ -36,7 +37,7 @@ pub(super) fn events(report: &Report) -> Markup {
                         li {
                             time { (event.time) }
                             span.what { (event.kind.as_str().replace('_', " ")) }
-                            p { @if !event.subject.is_empty() { code { (event.subject) } " " } (event.text) }
+                            p { @if !event.subject.is_empty() { code { (event.subject) } " " } (prose(&event.text)) }
                         }
                     }
                 }
@@ -62,7 +63,8 @@ pub(super) fn checks(report: &Report) -> Markup {
                                 tr {
                                     td { code title=(Check::about(*check)) { (check.as_str()) } }
                                     @for (standing, count) in Standing::ALL.iter().zip(counts) {
-                                        td.number class=[(*count > 0).then_some(standing.as_str())] { (count) }
+                                        @let tone = if *count > 0 { standing.as_str() } else { "zero" };
+                                        td.number.(tone) { (count) }
                                     }
                                 }
                             }

@@ -42,17 +42,29 @@ pub(super) fn one(report: &Report, finding: &Finding) -> Markup {
     let condition = &finding.condition;
     let taken = report.snapshot.taken;
     html! {
-        article.finding class=(condition.severity.as_str()) {
+        article.finding.(condition.severity.as_str()) {
             p.head {
                 span.badge { (condition.severity.as_str()) }
-                code.subject { (condition.subject) }
+                @match &condition.device {
+                    Some(device) => a.subject href={ "#" (device) } { code { (condition.subject) } },
+                    None => code.subject { (condition.subject) },
+                }
                 span.check { (condition.check.as_str()) " · " (condition.reason) }
                 time title=(rfc3339(taken.wall_of(finding.since))) {
                     "for " (span(taken.tick.since(finding.since)))
                     span.wide { ", since " (rfc3339(taken.wall_of(finding.since))) }
                 }
             }
-            p.summary { (capital(&condition.summary)) }
+            p.summary { (prose(&capital(&condition.summary))) }
+        }
+    }
+}
+
+/// A text with its `commands` set apart.
+pub(super) fn prose(text: &str) -> Markup {
+    html! {
+        @for (index, part) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (part) } } @else { (part) }
         }
     }
 }

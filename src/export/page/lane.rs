@@ -17,23 +17,25 @@ pub(super) fn device(report: &Report, lane: &Lane<'_>, draw: bool) -> Markup {
     let held_back = lane.ports.iter().any(|end| end.held_back);
     let class = match (serious, held_back) {
         (Some(severity), _) => severity.as_str(),
-        (None, true) => "warning",
+        (None, true) => "info",
         (None, false) if lane.ports.iter().any(|end| end.port.is_active()) => "ok",
         (None, false) => "quiet",
     };
     html! {
-        details.lane class=(class) open[draw || serious.is_some() || held_back] {
+        details.lane.(class) id=(lane.device.name) open[draw || serious.is_some() || held_back] {
             summary {
-                span.mark {}
                 b.name { (lane.device.name) }
                 span.ports {
                     @for end in &lane.ports { (meter(end)) }
                     @if lane.ports.is_empty() { span.dim { "no ports" } }
                 }
+                @if let Some(path) = report.lanes.paths.get(&lane.device.name) {
+                    span.dim.wide { "PCIe path " (path.bandwidth) " · " code { (path.function) } }
+                }
             }
             (picture(report, lane))
             @for end in &lane.ports {
-                p.verdict class=(if end.held_back { "bad" } else { "well" }) {
+                p.verdict.(if end.held_back { "bad" } else { "well" }) {
                     @if lane.ports.len() > 1 { b { (end.key) ": " } }
                     (end.verdict)
                 }
@@ -139,7 +141,7 @@ fn link(hop: &Hop<'_>) -> Markup {
     };
     let bandwidth = hop.link.bandwidth();
     html! {
-        div.bar class=(class) {
+        div.bar.(class) {
             span.text {
                 @if let Some(bandwidth) = bandwidth { b { (bandwidth) } small { (hop.link) } } @else { small { "unknown" } }
             }
@@ -189,7 +191,7 @@ fn port(end: &PortEnd<'_>) -> Markup {
                 @if let Some(netdev) = &port.netdev { small { code { (netdev) } } }
                 @if let Some(lid) = port.lid.filter(|lid| *lid != 0) { small { "LID " (lid) } }
             }
-            div.bar class=(if active { "full" } else { "down" }) {
+            div.bar.(if active { "full" } else { "down" }) {
                 span.text { @match end.rate { Some(rate) => b { (rate) }, None => b { @if active { "?" } @else { "no link" } } } }
                 span.pipe style=(thickness(end.rate)) {}
                 span.text { @if let Some(words) = words(end) { small { (words) } } }

@@ -32,6 +32,8 @@ fn it_says_what_the_report_says() {
         "sys/class/infiniband/mlx5_10/ports/1/state",
         "href=\"/metrics\"",
         "href=\"/api/v1/findings\"",
+        "<a class=\"subject\" href=\"#mlx5_3\"><code>mlx5_3/1</code></a>",
+        "<details class=\"lane critical\" id=\"mlx5_3\" open>",
         "VF of <code>0000:98:00.0</code>",
     ] {
         assert!(page.contains(part), "{part:?} is not in the page");
@@ -43,11 +45,9 @@ fn it_says_what_the_report_says() {
 #[test]
 fn nothing_comes_from_elsewhere_and_nothing_runs() {
     let page = page(Some(&report()), "/metrics");
-    for part in ["http://", "https://", "<script", "<img", "<link", "@import", "url(", " on"] {
-        let found = page.match_indices(part).map(|(at, _)| &page[at..page.len().min(at + 40)]);
-        let found: Vec<&str> = found.filter(|text| part != " on" || text.contains("=\"")).collect();
-        assert!(part == " on" || found.is_empty(), "{part:?}: {found:?}");
-        assert!(!found.iter().any(|text| text.starts_with(" onclick") || text.starts_with(" onload")));
+    let foreign = ["http://", "https://", "src=", "<script", "<img", "<link", "@import", "url(", " onclick", " onload"];
+    for part in foreign {
+        assert!(!page.contains(part), "{part:?} is in the page");
     }
 }
 
@@ -106,7 +106,7 @@ fn many_devices_that_are_well_are_folded() {
     report.lanes = Lanes::default();
     let page = page(Some(&report), "/metrics");
     assert_eq!(page.matches("<details class=\"lane").count(), 64);
-    assert_eq!(page.matches("<details class=\"lane ok\" open").count(), 0);
+    assert_eq!(page.matches("\" open>").count(), 0);
     assert!(page.len() < 400_000, "{}", page.len());
 }
 

@@ -39,12 +39,12 @@ pub fn lane(report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -
     out.push('\n');
     for end in &ports {
         let verdict = if ports.len() > 1 { format!("{}: {}", end.key, end.verdict) } else { end.verdict.clone() };
-        let wrapped = wrapped(&verdict, "  ");
-        let verdict = wrapped.trim_end_matches('\n');
+        let text = wrapped(&verdict, "  ");
+        let text = text.trim_end_matches('\n');
         let _ = match (end.held_back, end.ceiling) {
-            (true, _) => writeln!(out, "{}", paint.bad(verdict)),
-            (false, Some(_)) => writeln!(out, "{}", paint.good(verdict)),
-            (false, None) => writeln!(out, "{}", paint.bold(verdict)),
+            (true, _) => writeln!(out, "{}", paint.bad(text)),
+            (false, Some(_)) => writeln!(out, "{}", paint.good(text)),
+            (false, None) => writeln!(out, "{}", paint.bold(text)),
         };
     }
     if ports.is_empty() {
@@ -169,8 +169,8 @@ fn port(out: &mut String, end: &PortEnd<'_>, paint: Paint) {
         row(out, "", &line, paint);
     }
     for line in end.remarks() {
-        let padding = NAMES;
-        let _ = writeln!(out, "  {:padding$} {}", "", paint.fair(&line));
+        let lines = wrapped(&line, &" ".repeat(NAMES + 3));
+        let _ = writeln!(out, "{}", paint.fair(lines.trim_end_matches('\n')));
     }
 }
 

@@ -26,7 +26,7 @@ const QUIET: [&str; 12] = [
 ];
 
 /// The driver's counters that stay at zero here.
-const QUIET_HARDWARE: [&str; 25] = [
+const QUIET_HARDWARE: [&str; 28] = [
     "duplicate_request",
     "implied_nak_seq_err",
     "local_ack_timeout_err",
@@ -52,6 +52,9 @@ const QUIET_HARDWARE: [&str; 25] = [
     "rx_icrc_encapsulated",
     "rx_read_requests",
     "np_cnp_sent",
+    "np_ecn_marked_roce_packets",
+    "rp_cnp_handled",
+    "rp_cnp_ignored",
 ];
 
 const CORRECTABLE: [&str; 8] =
@@ -205,9 +208,6 @@ impl Card {
             line(port.join("counters").join(name), "0");
         }
         for name in QUIET_HARDWARE {
-            line(port.join("hw_counters").join(name), "0");
-        }
-        for name in ["np_ecn_marked_roce_packets", "rp_cnp_handled", "rp_cnp_ignored"] {
             line(port.join("hw_counters").join(name), "0");
         }
         let netdev = self.netdev();
