@@ -204,7 +204,7 @@ impl Poller {
             if !due.is_empty() {
                 let depth = if deep { Depth::Full } else { Depth::State };
                 let limit = if first { self.longest_deadline() } else { GRACE };
-                if !self.read(&due, now, depth, limit) {
+                if !self.read(&due, now, depth, false, limit) {
                     return;
                 }
                 self.publish();
@@ -219,7 +219,7 @@ impl Poller {
     pub fn pass(&mut self, limit: Duration) -> Arc<Report> {
         let now = self.clock.now().tick;
         let all: Vec<usize> = (0..self.collectors.len()).collect();
-        self.read(&all, now, Depth::Full, limit);
+        self.read(&all, now, Depth::Full, true, limit);
         self.publish()
     }
 
@@ -234,12 +234,14 @@ impl Poller {
     }
 
     /// Reads these collectors; false when told to stop.
-    fn read(&mut self, due: &[usize], now: Tick, depth: Depth, limit: Duration) -> bool {
+    fn read(&mut self, due: &[usize], now: Tick, depth: Depth, listing: bool, limit: Duration) -> bool {
         let began = Instant::now();
         let until = began + limit;
         let mut tasks = Vec::new();
         for index in due {
-            tasks.extend(self.collectors.get_mut(*index).and_then(|collector| collector.begin(now, depth)));
+            if let Some(collector) = self.collectors.get_mut(*index) {
+                collector.begin(now, depth, listing, &mut tasks);
+            }
         }
         self.crew.add(tasks);
         if depth == Depth::Full {

@@ -58,6 +58,8 @@ pub struct Running {
     pub spec: Spec,
     /// When it is to read next; none before its first pass.
     pub due: Option<Tick>,
+    /// When it is to list next what is there: a scrape between two passes of its own reads only what is known.
+    list_due: Option<Tick>,
     index: usize,
     host: Arc<Host>,
     /// The collector; lent while it lists.
@@ -106,6 +108,7 @@ impl Running {
         Self {
             spec,
             due: None,
+            list_due: None,
             index,
             host,
             collector: Some((spec.make)(setup)),
@@ -121,15 +124,25 @@ impl Running {
         }
     }
 
-    /// Starts a pass: first what is there is listed, then each lane that is here is read. None while the last listing
-    /// has not come back.
-    pub fn begin(&mut self, now: Tick, depth: Depth) -> Option<Task> {
+    /// Starts a pass: what is there is listed if that is due or `listing` asks for it, and then each lane that is here
+    /// is read.
+    pub fn begin(&mut self, now: Tick, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
         (self.now, self.depth, self.began) = (now, depth, Instant::now());
+        if listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due) {
+            tasks.extend(self.list());
+        } else {
+            self.dispatch(tasks);
+        }
+    }
+
+    /// Lists what is there; none while the last listing has not come back.
+    fn list(&mut self) -> Option<Task> {
         let mut collector = self.collector.take()?;
         self.listing = Some(self.began);
+        self.list_due = Some(self.now.after(self.spec.interval));
         let known: BTreeSet<Arc<str>> = self.lanes.keys().map(|key| Arc::clone(&key.0)).collect();
-        let (index, host) = (self.index, Arc::clone(&self.host));
+        let (index, now, host) = (self.index, self.now, Arc::clone(&self.host));
         Some(Box::new(move || {
             let mut pass = Pass::new(&host, now, Depth::Full);
             let found = collector.discover(&mut pass).map(|found| {
