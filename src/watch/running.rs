@@ -99,6 +99,10 @@ impl Running {
         self.job = Read { now, depth };
         self.began = Instant::now();
         if self.listing.is_some() {
+            // A listing that does not answer holds up nothing that is known already.
+            if self.lister_stuck {
+                self.dispatch();
+            }
             return;
         }
         let known = self.lanes.keys().map(|key| Arc::clone(&key.0)).collect();

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 pub mod exposition;
+pub mod faulty;
 pub mod host;
 pub mod http;
 pub mod run;

@@ -1,5 +1,6 @@
 //! One PCI function, read again and again.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -73,7 +74,8 @@ impl FunctionLane {
         }
         self.stamp = Some(stamp);
         self.kind = if has(names, "physfn") {
-            let target = pass.host.io.link(&self.place.directory.join("physfn"));
+            // The listing follows the same link, and counts what is wrong with it.
+            let target = pass.host.io.link(&self.place.directory.join("physfn")).inspect_err(|_| self.stamp = None);
             FunctionKind::Virtual { pf: target.ok().and_then(|target| address_of(&target)) }
         } else if has(names, "sriov_totalvfs") {
             FunctionKind::Physical
@@ -96,8 +98,22 @@ impl FunctionLane {
             return card;
         }
         let whole_bus = card.device != 0 && self.files.numbered_through(pass);
+        if card.function == 0 && !whole_bus {
+            return card;
+        }
         let Some(parent) = self.place.directory.parent() else { return card };
-        let beside = pass.host.io.list(parent).unwrap_or_default();
+        let beside = match pass.host.io.list(parent) {
+            Ok(names) => names,
+            Err(error) => {
+                // Listed again in the next pass. The fault is that of the function above, if it is one's.
+                self.stamp = None;
+                if let Some(reason) = reason_of(&error).filter(|_| self.place.upstream.is_none()) {
+                    pass.fault(parent, reason);
+                }
+                // Every device has a function 0.
+                return PciAddress { function: 0, ..card };
+            }
+        };
         let mut lower: Vec<(PciAddress, &String)> = beside
             .iter()
             .filter_map(|name| Some((name.parse::<PciAddress>().ok()?, name)))
@@ -112,11 +128,21 @@ impl FunctionLane {
     /// The bound driver. A link that leads nowhere still names it.
     fn look_at_driver(&mut self, pass: &mut Pass<'_>) {
         let driver = match pass.host.io.link(&self.driver_link) {
+            Ok(target) if target.file_name() == self.driver_link.file_name() => {
+                // It may lead to itself.
+                let led = pass.host.resolve(&self.driver_link);
+                led.or_else(|error| if reason_of(&error).is_none() { Ok(target) } else { Err(error) })
+            }
+            outcome => outcome,
+        };
+        let driver = match driver {
             Ok(target) => target.file_name().map(|name| name.to_string_lossy().into_owned()),
             Err(error) => {
                 match reason_of(&error) {
                     // Not a link.
-                    Some(Reason::NotSupported) => pass.fault(&self.driver_link, Reason::Malformed),
+                    Some(_) if error.kind() == ErrorKind::InvalidInput => {
+                        pass.fault(&self.driver_link, Reason::Malformed);
+                    }
                     Some(reason) => pass.fault(&self.driver_link, reason),
                     None => {}
                 }
