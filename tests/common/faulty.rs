@@ -139,8 +139,9 @@ impl Faulty {
 
     fn ask(&self, op: Op, path: &Path) -> io::Result<()> {
         self.state().record.push((op, path.to_owned()));
-        // What is no link says so, whatever else is wrong with it.
-        if op == Op::Link && self.memory.link(path).is_err() { Ok(()) } else { self.shared.pass(path, op) }
+        // A fault at a link is one of asking for its target: the kernel follows it. What is no link says so.
+        let is_link = self.memory.link(path).is_ok();
+        if is_link == (op == Op::Link) { self.shared.pass(path, op) } else { Ok(()) }
     }
 }
 

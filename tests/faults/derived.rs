@@ -190,10 +190,9 @@ impl Plan {
             "rate" => self.rate(place).into_iter().chain([info]).collect(),
             "gids/0" => vec![info],
             // The interface knows an Ethernet port's rate.
-            "link_layer" | "gid_attrs/ndevs/0" => {
-                let rate = if place.layer == Layer::Ethernet { self.rate(place) } else { Vec::new() };
-                rate.into_iter().chain(down()).chain([info]).collect()
-            }
+            "gid_attrs/ndevs/0" if place.layer == Layer::InfiniBand => vec![info],
+            // And peers have the same.
+            "link_layer" | "gid_attrs/ndevs/0" => self.rate(place).into_iter().chain(down()).chain([info]).collect(),
             "hw_counters" => vec![Rule::new(EVENTS, [("device", device)])],
             "counters" => {
                 let mut rules = vec![

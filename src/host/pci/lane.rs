@@ -19,6 +19,8 @@ use crate::model::snapshot::Fact;
 pub(super) struct FunctionLane {
     place: Arc<Place>,
     stamp: Option<DirStamp>,
+    /// Whether something beside the files could not be found out, so that the directory is looked at again.
+    unsure: bool,
     kind: FunctionKind,
     link_name: PciAddress,
     vfs_present: Option<u32>,
@@ -32,6 +34,7 @@ impl FunctionLane {
     pub(super) fn new(place: Arc<Place>) -> Self {
         Self {
             stamp: None,
+            unsure: false,
             kind: FunctionKind::Plain,
             link_name: place.address,
             vfs_present: None,
@@ -49,12 +52,12 @@ impl FunctionLane {
         let io = &pass.host.io;
         let looked = io.stamp(directory).and_then(|stamp| {
             // The kernel does not stamp a directory that gains or loses VF links: that of a PF is listed each time.
-            let known = self.stamp == Some(stamp) && self.kind != FunctionKind::Physical;
+            let known = self.stamp == Some(stamp) && !self.unsure && self.kind != FunctionKind::Physical;
             Ok((stamp, if known { None } else { Some(io.list(directory)?) }))
         });
         match looked {
             Ok((_, None)) => {}
-            Ok((stamp, Some(names))) if self.stamp == Some(stamp) => self.vfs_present = Some(vfs(&names)),
+            Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => self.vfs_present = Some(vfs(&names)),
             Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
@@ -73,9 +76,10 @@ impl FunctionLane {
             *self = Self::new(Arc::clone(&self.place));
         }
         self.stamp = Some(stamp);
+        self.unsure = false;
         self.kind = if has(names, "physfn") {
             // The listing follows the same link, and counts what is wrong with it.
-            let target = pass.host.io.link(&self.place.directory.join("physfn")).inspect_err(|_| self.stamp = None);
+            let target = pass.host.io.link(&self.place.directory.join("physfn")).inspect_err(|_| self.unsure = true);
             FunctionKind::Virtual { pf: target.ok().and_then(|target| address_of(&target)) }
         } else if has(names, "sriov_totalvfs") {
             FunctionKind::Physical
@@ -106,7 +110,7 @@ impl FunctionLane {
             Ok(names) => names,
             Err(error) => {
                 // Listed again in the next pass. The fault is that of the function above, if it is one's.
-                self.stamp = None;
+                self.unsure = true;
                 if let Some(reason) = reason_of(&error).filter(|_| self.place.upstream.is_none()) {
                     pass.fault(parent, reason);
                 }
