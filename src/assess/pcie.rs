@@ -112,7 +112,8 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
         let slow = speed == Verdict::Degraded && !may_be_idle(view, link);
         let narrow = width == Verdict::Degraded;
         // What is known to be less is less, whatever else could not be read.
-        let unknown = link.unread().is_some() && !slow && !narrow || (speed, width) == (Verdict::Unknown, Verdict::Unknown);
+        let unknown =
+            link.unread().is_some() && !slow && !narrow || (speed, width) == (Verdict::Unknown, Verdict::Unknown);
         if unknown || link.is_placeholder(fastest_port(view, link.name)) {
             verdicts.unknown(Check::PcieDegraded, subject.clone(), link.unread());
             verdicts.unknown(Check::PcieLimitedBySlot, subject, link.unread());

@@ -327,7 +327,8 @@ fn learn_baseline(
             }
         }
         if !seen.is_empty() && topology.is_whole(function) {
-            let here = |before: &LinkBaseline| topology.path(function).any(|l| l.name.to_string() == before.pci_address);
+            let here =
+                |before: &LinkBaseline| topology.path(function).any(|l| l.name.to_string() == before.pci_address);
             known.path.retain(here);
         }
     }

@@ -214,7 +214,7 @@ impl Poller {
         }
     }
 
-    /// One pass of everything, waited for until every lane has answered or `limit` is over.
+    /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
     pub fn pass(&mut self, limit: Duration) -> Arc<Report> {
         let now = self.clock.now().tick;
         let all: Vec<usize> = (0..self.collectors.len()).collect();
@@ -224,8 +224,8 @@ impl Poller {
 
     fn longest_deadline(&self) -> Duration {
         let longest = self.collectors.iter().map(|collector| collector.spec.deadline).max();
-        // A little longer, so that what has not answered counts as stuck in the first report already.
-        longest.unwrap_or_default() + Duration::from_millis(50)
+        // For the listing and then for the lanes, so that what does not answer is stuck in the first report already.
+        longest.unwrap_or_default() * 2
     }
 
     fn due(&self, index: usize, now: Tick, wanted: bool) -> bool {
@@ -247,17 +247,21 @@ impl Poller {
             self.fresh = if whole { Some(began) } else { self.fresh };
         }
         while self.collectors.iter().any(Running::is_reading) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let now = Instant::now();
+            if now >= until {
                 break;
             }
-            match self.inbox.recv_timeout(left) {
+            let next = self.collectors.iter().filter_map(Running::next_deadline).fold(until, Instant::min);
+            match self.inbox.recv_timeout(next.saturating_duration_since(now)) {
                 Ok(message) => {
                     if !self.take(message) {
                         return false;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => break,
+                Err(RecvTimeoutError::Timeout) => {
+                    let now = Instant::now();
+                    self.collectors.iter_mut().for_each(|collector| collector.expire(now));
+                }
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }

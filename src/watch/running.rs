@@ -217,8 +217,15 @@ impl Running {
         self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| slot.facts.iter().cloned())
     }
 
-    /// How it fares now. Lanes past their deadline become stuck here: reported, counted once, left alone.
-    pub fn state(&mut self, now: Instant, taken: Stamp) -> CollectorState {
+    /// When the first of what is still to come will be past its deadline.
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let listing = self.listing.filter(|_| !self.lister_stuck);
+        let busy = self.lanes.values().filter(|slot| !slot.stuck).filter_map(|slot| slot.busy);
+        listing.into_iter().chain(busy).min().and_then(|since| since.checked_add(self.spec.deadline))
+    }
+
+    /// What is past its deadline becomes stuck: reported, counted once, left alone.
+    pub fn expire(&mut self, now: Instant) {
         let deadline = self.spec.deadline;
         let late = |since: &Option<Instant>| since.is_some_and(|since| now.duration_since(since) >= deadline);
         let mut newly_stuck = 0;
@@ -238,6 +245,14 @@ impl Running {
         for _ in 0..newly_stuck {
             self.count_reason(Reason::Timeout);
         }
+        if newly_stuck > 0 && !self.is_reading() {
+            self.state.duration = self.began.elapsed();
+        }
+    }
+
+    /// How it fares now.
+    pub fn state(&mut self, now: Instant, taken: Stamp) -> CollectorState {
+        self.expire(now);
         let reading = self.is_reading();
         if self.lister_stuck {
             self.state.listed = None;

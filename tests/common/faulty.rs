@@ -97,6 +97,12 @@ impl Faulty {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    /// Every file that it was made with.
+    pub fn files(&self) -> impl Iterator<Item = PathBuf> {
+        let files = self.tree.entries().filter(|(_, entry)| matches!(entry, Entry::File(_)));
+        files.map(|(path, _)| Path::new("/").join(path))
+    }
+
     /// What stood at a path when the host was made; none for a directory that has entries.
     pub fn original(&self, path: &Path) -> Option<&Entry> {
         let path = canonical(&self.memory, path.parent()?).join(path.file_name()?);
@@ -153,7 +159,8 @@ impl Shared {
     /// Waits or fails if the path is spoilt that way. A file is opened even if it can't be read, unless it is missing
     /// or forbidden; and one that is open goes on answering when it is.
     fn pass(&self, path: &Path, op: Op) -> io::Result<()> {
-        let hangs = |state: &mut State| op != Op::Open && matches!(&state.spoilt, Some((at, Fault::Hang)) if at == path);
+        let hangs =
+            |state: &mut State| op != Op::Open && matches!(&state.spoilt, Some((at, Fault::Hang)) if at == path);
         let state = self.changed.wait_while(self.state(), hangs).unwrap_or_else(PoisonError::into_inner);
         match &state.spoilt {
             Some((at, Fault::Errno(errno))) if at == path => {

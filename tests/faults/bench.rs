@@ -131,7 +131,12 @@ impl Bench {
             collector: (clean.spec.make)(&setup),
             all: affects(&clean.listing),
             clean,
-            affected: clean.lanes.iter().filter(|lane| affects(&lane.asked)).map(|lane| Arc::clone(&lane.found.key)).collect(),
+            affected: clean
+                .lanes
+                .iter()
+                .filter(|lane| affects(&lane.asked))
+                .map(|lane| Arc::clone(&lane.found.key))
+                .collect(),
             lanes: BTreeMap::new(),
         });
         Trial { host: &self.host, parts: parts.collect(), engine: Engine::new(Arc::default(), true) }

@@ -16,6 +16,11 @@ impl Rule {
         Self { families, labels: labels.into_iter().map(|(key, value)| (key, value.to_owned())).collect() }
     }
 
+    /// How a collector fares.
+    pub fn of_collector(name: &str) -> Self {
+        Self::new(&["lanewatch_collector_success", "lanewatch_collector_stuck"], [("collector", name)])
+    }
+
     /// Whether it names a sample.
     pub fn names(&self, sample: &Sample) -> bool {
         let has = |(key, value): &(&str, String)| sample.labels.get(*key) == Some(value);
@@ -82,9 +87,15 @@ impl Plan {
             down: card.state == "1: DOWN",
         };
         let mut devices: Vec<Place> = host.devices().into_iter().zip(cards).map(place).collect();
-        let by_hand = more.iter().cloned().map(|device| Place { device: root(device), layer: Layer::Ethernet, down: false });
+        let by_hand =
+            more.iter().cloned().map(|device| Place { device: root(device), layer: Layer::Ethernet, down: false });
         devices.extend(by_hand);
         Self { devices }
+    }
+
+    /// The device in whose directory a path is.
+    pub fn owner(&self, path: &Path) -> Option<&str> {
+        self.devices.iter().map(|place| &place.device).find(|d| path.starts_with(&d.function)).map(|d| &*d.name)
     }
 
     /// What follows from a path.
@@ -95,7 +106,10 @@ impl Plan {
             return vec![Rule::new(&["lanewatch_*"], [])];
         }
         if let Some(place) = self.devices.iter().find(|place| path == class.join(&place.device.name)) {
-            return [self.whole_device(place), self.whole_function(&place.device.function)].into_iter().flatten().collect();
+            return [self.whole_device(place), self.whole_function(&place.device.function)]
+                .into_iter()
+                .flatten()
+                .collect();
         }
         if let Some(place) = self.devices.iter().find(|place| path.starts_with(ib_directory(&place.device))) {
             return match path.strip_prefix(&place.device.port) {
@@ -123,6 +137,56 @@ impl Plan {
             // A host bridge, which is listed for the functions on it.
             None => Vec::new(),
         }
+    }
+
+    /// What follows from a lane of a collector.
+    pub fn of_lane(&self, collector: &str, key: &str) -> Vec<Rule> {
+        let named = |name: &str| self.devices.iter().find(|place| place.device.name == name);
+        let directory = || {
+            let all = self.devices.iter().flat_map(|place| place.device.function.ancestors());
+            all.into_iter().find(|directory| address_of(directory) == Some(key))
+        };
+        match collector {
+            "rdma" => named(key).map(|place| self.whole_device(place)).unwrap_or_default(),
+            "pci" => directory().map(|directory| self.whole_function(directory)).unwrap_or_default(),
+            "net" => self.devices.iter().flat_map(|place| self.of_netdev(place, key)).collect(),
+            "system" => vec![Rule::new(&["lanewatch_host_info"], [])],
+            _ => Vec::new(),
+        }
+    }
+
+    /// What follows from the listing of a collector.
+    pub fn of_listing(collector: &str) -> Vec<Rule> {
+        const OF_DEVICES: &[&str] = &[
+            "lanewatch_port_*",
+            "lanewatch_device_*",
+            "lanewatch_pcie_path_*",
+            "lanewatch_finding",
+            "lanewatch_check_*",
+        ];
+        const OF_FUNCTIONS: &[&str] = &[
+            "lanewatch_pcie_*",
+            "lanewatch_sriov_*",
+            "lanewatch_device_info",
+            "lanewatch_port_ceiling_*",
+            "lanewatch_port_share_*",
+            "lanewatch_finding",
+            "lanewatch_check_*",
+        ];
+        const OF_INTERFACES: &[&str] = &[
+            "lanewatch_port_rate_*",
+            "lanewatch_port_ceiling_*",
+            "lanewatch_port_share_*",
+            "lanewatch_finding",
+            "lanewatch_check_*",
+        ];
+        let families = match collector {
+            "rdma" => OF_DEVICES,
+            "pci" => OF_FUNCTIONS,
+            "net" => OF_INTERFACES,
+            _ => &[],
+        };
+        vec![Rule::new(families, [])]
     }
 
     fn of_device(&self, place: &Place, file: &str) -> Vec<Rule> {
@@ -176,9 +240,10 @@ impl Plan {
         }
         match file {
             "lid" | "sm_lid" => down(),
-            "phys_state" => {
-                down().into_iter().chain([Rule::new(&["lanewatch_port_physical_state"], [("device", device)])]).collect()
-            }
+            "phys_state" => down()
+                .into_iter()
+                .chain([Rule::new(&["lanewatch_port_physical_state"], [("device", device)])])
+                .collect(),
             "state" => {
                 let state = Rule::new(&["lanewatch_port_state"], [("device", device)]);
                 let judged = Rule::new(FINDING, [("device", device), ("port", "1")]);
@@ -198,7 +263,11 @@ impl Plan {
                 let mut rules = vec![
                     Rule::new(EVENTS, [("device", device)]),
                     Rule::new(
-                        &["lanewatch_port_received_*", "lanewatch_port_transmitted_*", "lanewatch_port_transmit_wait_*"],
+                        &[
+                            "lanewatch_port_received_*",
+                            "lanewatch_port_transmitted_*",
+                            "lanewatch_port_transmit_wait_*",
+                        ],
                         [("device", device)],
                     ),
                 ];
@@ -234,7 +303,10 @@ impl Plan {
     fn whole_port(&self, place: &Place) -> Vec<Rule> {
         let mut rules = self.rate(place);
         rules.extend(checks(&PORT_CHECKS));
-        rules.push(Rule::new(&["lanewatch_port_*", "lanewatch_finding"], [("device", &place.device.name), ("port", "1")]));
+        rules.push(Rule::new(
+            &["lanewatch_port_*", "lanewatch_finding"],
+            [("device", &place.device.name), ("port", "1")],
+        ));
         rules
     }
 
@@ -260,7 +332,9 @@ impl Plan {
 
     fn of_function(&self, directory: &Path, file: &str) -> Vec<Rule> {
         let address = address_of(directory).unwrap();
-        let class = |name: &str| name.rsplit('_').next().unwrap().replace("cor", "correctable").replace("correctablerectable", "correctable");
+        let class = |name: &str| {
+            name.rsplit('_').next().unwrap().replace("cor", "correctable").replace("correctablerectable", "correctable")
+        };
         match file {
             "vendor" | "device" | "ari_enabled" => Vec::new(),
             "numa_node" | "driver" => vec![Rule::new(DEVICE_INFO, [("pci_address", address)])],
@@ -325,7 +399,10 @@ impl Plan {
 
     /// The devices that share a link with one, itself among them.
     fn sharing<'a>(&'a self, device: &'a Device) -> impl Iterator<Item = &'a Device> {
-        self.devices.iter().map(|place| &place.device).filter(|other| other.function.parent() == device.function.parent())
+        self.devices
+            .iter()
+            .map(|place| &place.device)
+            .filter(|other| other.function.parent() == device.function.parent())
     }
 }
 

@@ -55,7 +55,12 @@ fn vf_device(tree: &mut Tree, pf: &Device, name: &str) -> Device {
     for (file, text) in [("fw_ver", "20.39.3004"), ("hca_type", "MT4124"), ("node_guid", "0000:0000:0000:0109")] {
         tree.line(directory.join(file), text);
     }
-    let files = [("state", "4: ACTIVE"), ("phys_state", "5: LinkUp"), ("rate", "200 Gb/sec (4X HDR)"), ("link_layer", "Ethernet")];
+    let files = [
+        ("state", "4: ACTIVE"),
+        ("phys_state", "5: LinkUp"),
+        ("rate", "200 Gb/sec (4X HDR)"),
+        ("link_layer", "Ethernet"),
+    ];
     for (file, text) in files {
         tree.line(port.join(file), text);
     }

@@ -8,16 +8,18 @@ mod common;
 
 mod bench;
 mod derived;
+mod hang;
 mod hosts;
 mod table;
 
 use std::collections::{BTreeMap, HashSet};
-use std::path::Path;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use bench::{Bench, Seen};
 use common::exposition::{Sample, parse};
-use common::faulty::Op;
+use common::faulty::{Fault, Op};
 use derived::{Plan, of_the_reading};
 use lanewatch::model::reading::Reason;
 use table::Kind;
@@ -75,6 +77,32 @@ impl Sweep<'_> {
         }
     }
 
+    /// Lets a file fail that was read before. It counts if it is read again, then once.
+    fn break_open(&mut self, path: &Path, kind: Kind) {
+        let rules = self.plan.of(path);
+        let errnos = ["EIO", "ENODEV"];
+        for (name, fault) in table::faults(kind).into_iter().filter(|(name, _)| errnos.contains(name)) {
+            self.tried += 1;
+            let mut trial = self.bench.trial(Some(path));
+            let before = trial.read(FIRST);
+            trial.say(&before);
+            self.bench.io.spoil(path, &fault);
+            let reads = self.bench.io.reads(path);
+            let broken = trial.read(AGAIN);
+            let is_read = self.bench.io.reads(path) > reads;
+            self.bench.io.mend(path);
+            let lines = trial.say(&broken);
+            let mut wrong = unexpected(&lines, &self.clean[1], |sample| rules.iter().any(|rule| rule.names(sample)));
+            let expected = if is_read { self.expected(path, kind, name) } else { BTreeMap::new() };
+            if broken.errors != expected {
+                wrong.push(format!("counted {:?}, not {expected:?}", broken.errors));
+            }
+            if !wrong.is_empty() {
+                self.wrong.push(format!("{name} at {}:\n  {}", path.display(), wrong.join("\n  ")));
+            }
+        }
+    }
+
     /// Each collector that asks for the path counts the fault once.
     fn expected(&self, path: &Path, kind: Kind, fault: &str) -> BTreeMap<(&'static str, Reason), u64> {
         let Some(reason) = table::reason(kind, fault) else { return BTreeMap::new() };
@@ -105,25 +133,84 @@ fn unexpected(lines: &[String], clean: &HashSet<String>, allowed: impl Fn(&Sampl
     odd.map(|(_, line)| line.to_owned()).collect()
 }
 
-#[test]
-fn one_odd_file_never_costs_more_than_itself() {
-    let (io, plan) = hosts::eight_cards();
-    let bench = Bench::new(io);
-    let mut clean = bench.trial(None);
-    let clean = [FIRST, AGAIN].map(|since| {
-        let seen = clean.read(since);
-        clean.say(&seen).into_iter().collect()
+/// Threads that share the work, each with a host of its own.
+const WORKERS: usize = 3;
+
+/// Does a part of the work on each of some threads; what was wrong, and how much was done.
+fn share_out(work: impl Fn(usize) -> (Vec<String>, usize) + Sync) {
+    let begun = Instant::now();
+    let (wrong, done) = thread::scope(|scope| {
+        let work = &work;
+        let workers: Vec<_> = (0..WORKERS).map(|worker| scope.spawn(move || work(worker))).collect();
+        let join = |worker: thread::ScopedJoinHandle<'_, (Vec<String>, usize)>| worker.join().unwrap();
+        workers.into_iter().map(join).fold((Vec::new(), 0), |(mut wrong, done), (more, tried)| {
+            wrong.extend(more);
+            (wrong, done + tried)
+        })
     });
-    let mut sweep = Sweep { bench: &bench, plan: &plan, clean, tried: 0, wrong: Vec::new() };
-    let begun = std::time::Instant::now();
-    for (path, ops) in bench.paths() {
+    println!("{done} faults in {:?}", begun.elapsed());
+    assert!(wrong.is_empty(), "{} of {done} are wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// The paths that are there, and what is at each.
+fn paths(bench: &Bench) -> impl Iterator<Item = (PathBuf, Kind)> {
+    bench.paths().into_iter().filter_map(|(path, ops)| {
         let entry = bench.io.original(&path);
         // What was asked for and is not there is no file to spoil.
-        if entry.is_some() || ops.contains(&Op::List) || ops.contains(&Op::Stamp) {
-            sweep.try_all(&path, table::kind(&path, entry));
+        let there = entry.is_some() || ops.contains(&Op::List) || ops.contains(&Op::Stamp);
+        let kind = table::kind(&path, entry);
+        there.then_some((path, kind))
+    })
+}
+
+/// What is said of the clean host at each moment.
+fn clean(bench: &Bench) -> [HashSet<String>; 2] {
+    let mut trial = bench.trial(None);
+    [FIRST, AGAIN].map(|since| {
+        let seen = trial.read(since);
+        trial.say(&seen).into_iter().collect()
+    })
+}
+
+#[test]
+fn one_odd_file_never_costs_more_than_itself() {
+    share_out(|worker| {
+        let (io, plan) = hosts::eight_cards();
+        let bench = Bench::new(io);
+        let mut sweep = Sweep { bench: &bench, plan: &plan, clean: clean(&bench), tried: 0, wrong: Vec::new() };
+        for (path, kind) in paths(&bench).skip(worker).step_by(WORKERS) {
+            sweep.try_all(&path, kind);
         }
+        (sweep.wrong, sweep.tried)
+    });
+}
+
+#[test]
+fn a_file_that_breaks_while_it_is_open_costs_only_itself() {
+    share_out(|worker| {
+        let (io, plan) = hosts::eight_cards();
+        let bench = Bench::new(io);
+        let mut sweep = Sweep { bench: &bench, plan: &plan, clean: clean(&bench), tried: 0, wrong: Vec::new() };
+        for (path, kind) in paths(&bench).skip(worker).step_by(WORKERS).filter(|(_, kind)| kind.is_file()) {
+            sweep.break_open(&path, kind);
+        }
+        (sweep.wrong, sweep.tried)
+    });
+}
+
+#[test]
+fn files_that_are_not_read_matter_to_nobody() {
+    let (io, _) = hosts::eight_cards();
+    let bench = Bench::new(io);
+    let [clean, _] = clean(&bench);
+    let read: HashSet<PathBuf> = bench.paths().into_keys().collect();
+    let unread: Vec<PathBuf> = bench.io.files().filter(|path| !read.contains(path)).collect();
+    assert!(unread.len() > 100, "{unread:?}");
+    for path in unread {
+        bench.io.spoil(&path, &Fault::Content(vec![0xff; 8192]));
     }
-    println!("{} faults in {:?}", sweep.tried, begun.elapsed());
-    let wrong = &sweep.wrong;
-    assert!(wrong.is_empty(), "{} of {} are wrong:\n{}", wrong.len(), sweep.tried, wrong.join("\n"));
+    let mut trial = bench.trial(Some(Path::new("/")));
+    let seen = trial.read(FIRST);
+    assert_eq!(unexpected(&trial.say(&seen), &clean, |_| false), [""; 0]);
+    assert!(seen.errors.is_empty());
 }

@@ -27,6 +27,13 @@ pub enum Kind {
     Directory,
 }
 
+impl Kind {
+    /// Whether it is a file.
+    pub fn is_file(self) -> bool {
+        !matches!(self, Self::Link | Self::Driver | Self::Directory)
+    }
+}
+
 /// The kind of what stands at a path.
 pub fn kind(path: &Path, entry: Option<&Entry>) -> Kind {
     let name = path.file_name().unwrap().to_str().unwrap();

@@ -57,7 +57,9 @@ impl FunctionLane {
         });
         match looked {
             Ok((_, None)) => {}
-            Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => self.vfs_present = Some(vfs(&names)),
+            Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => {
+                self.vfs_present = Some(vfs(&names))
+            }
             Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
