@@ -97,6 +97,11 @@ impl Faulty {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    /// Every path that it was made with.
+    pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
+        self.tree.entries().map(|(path, _)| Path::new("/").join(path))
+    }
+
     /// Every file that it was made with.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
         let files = self.tree.entries().filter(|(_, entry)| matches!(entry, Entry::File(_)));

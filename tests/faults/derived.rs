@@ -201,10 +201,9 @@ impl Plan {
             }
             // The function is found from the device's own place too: only the PCI collector's listing needs the link.
             "device" => self.whole_function(&place.device.function),
-            // rxe shows by this file that it is no function's.
-            "parent" => Vec::new(),
             "ports" => self.whole_port(place),
-            "hw_counters" => Vec::new(),
+            // rxe shows by `parent` that it is no function's.
+            "parent" | "hw_counters" => Vec::new(),
             _ => self.whole_device(place),
         }
     }
@@ -232,7 +231,7 @@ impl Plan {
             if matches!(counter, "port_rcv_packets" | "link_downed") {
                 rules.extend(down());
             }
-            rules.extend(self.saturation(device));
+            rules.extend(Self::saturation(device));
             return rules;
         }
         if let Some(counter) = file.strip_prefix("hw_counters/") {
@@ -271,7 +270,7 @@ impl Plan {
                         [("device", device)],
                     ),
                 ];
-                rules.extend(self.saturation(device));
+                rules.extend(Self::saturation(device));
                 rules.extend(down());
                 rules
             }
@@ -279,7 +278,7 @@ impl Plan {
         }
     }
 
-    fn saturation(&self, device: &str) -> Vec<Rule> {
+    fn saturation(device: &str) -> Vec<Rule> {
         let check = "port_counter_saturated";
         let mut rules = checks(&[check]);
         rules.push(Rule::new(FINDING, [("check", check), ("device", device)]));

@@ -1,7 +1,7 @@
 //! One odd file never costs more than itself: every fault at every path that is read of a host with eight cards.
 
 #![allow(unreachable_pub, reason = "modules of one program, which is no library")]
-#![allow(clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 #[path = "../common/mod.rs"]
 mod common;

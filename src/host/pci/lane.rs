@@ -58,7 +58,7 @@ impl FunctionLane {
         match looked {
             Ok((_, None)) => {}
             Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => {
-                self.vfs_present = Some(vfs(&names))
+                self.vfs_present = Some(vfs(&names));
             }
             Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
             Err(error) => {
