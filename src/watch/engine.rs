@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::learn::{Learner, News};
 use super::ledger::Ledger;
@@ -22,6 +23,9 @@ use crate::model::topology::Topology;
 /// Events kept in memory.
 const RECENT: usize = 200;
 
+/// How long a finding that has ended is still shown as recovered.
+const RECOVERED: Duration = Duration::from_secs(600);
+
 /// Everything about a host that outlives a pass.
 #[derive(Debug, Default)]
 pub struct Engine {
@@ -31,6 +35,7 @@ pub struct Engine {
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
+    recovered: VecDeque<(Finding, Tick)>,
     shown: Arc<[Event]>,
     boot_id: Option<Arc<str>>,
     instant: bool,
@@ -129,6 +134,8 @@ impl Engine {
         self.happened(now, news);
         self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
         self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
+        self.recovered.extend(changes.ended.into_iter().map(|finding| (finding, now.tick)));
+        self.recovered.retain(|(_, ended)| now.tick.since(*ended) < RECOVERED);
         let findings = self.ledger.findings();
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
@@ -137,6 +144,7 @@ impl Engine {
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
+            recovered: self.recovered.iter().rev().cloned().collect(),
             excepted: excepted
                 .into_iter()
                 .map(|(condition, reason)| (Finding { condition, since: now.tick }, reason))
