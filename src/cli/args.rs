@@ -129,8 +129,8 @@ pub struct Check {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: CheckFormat,
-    /// Time between the two readings that rates need; 0 reads once
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    /// Time between the two readings that rates need; 0 reads once, as does a recorded host
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub sample: Duration,
     /// When to give up on devices that do not answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]

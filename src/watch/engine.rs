@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::learn::{Learner, News};
 use super::ledger::Ledger;
@@ -22,6 +23,9 @@ use crate::model::topology::Topology;
 /// Events kept in memory.
 const RECENT: usize = 200;
 
+/// How long a finding that has ended is still shown as recovered.
+const RECOVERED: Duration = Duration::from_secs(600);
+
 /// Everything about a host that outlives a pass.
 #[derive(Debug, Default)]
 pub struct Engine {
@@ -31,7 +35,9 @@ pub struct Engine {
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
+    recovered: VecDeque<(Finding, Tick)>,
     shown: Arc<[Event]>,
+    boot_id: Option<Arc<str>>,
     instant: bool,
 }
 
@@ -53,6 +59,7 @@ impl Engine {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
         }
         self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.tick_of(since))));
+        self.boot_id = remembered.boot_id.map(Arc::from);
         self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
     }
@@ -122,9 +129,13 @@ impl Engine {
             device || function || verdicts.undecided.iter().any(undecided)
         };
         let changes = self.ledger.observe(now.tick, conditions, unseen, self.instant);
+        let booted = self.booted(&snapshot);
+        self.happened(now, booted);
         self.happened(now, news);
         self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
         self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
+        self.recovered.extend(changes.ended.into_iter().map(|finding| (finding, now.tick)));
+        self.recovered.retain(|(_, ended)| now.tick.since(*ended) < RECOVERED);
         let findings = self.ledger.findings();
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
@@ -133,6 +144,7 @@ impl Engine {
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
+            recovered: self.recovered.iter().rev().cloned().collect(),
             excepted: excepted
                 .into_iter()
                 .map(|(condition, reason)| (Finding { condition, since: now.tick }, reason))
@@ -202,6 +214,13 @@ impl Engine {
             add(condition.check, Standing::Skipped, 1);
         }
         standings
+    }
+
+    /// Says so when this is another boot than the one before.
+    fn booted(&mut self, snapshot: &Snapshot) -> Option<News> {
+        let now = snapshot.system()?.boot_id.clone()?;
+        let before = self.boot_id.replace(Arc::clone(&now)).filter(|before| *before != now);
+        before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
     }
 
     fn happened(&mut self, now: Stamp, news: impl IntoIterator<Item = News>) {
