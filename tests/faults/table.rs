@@ -79,10 +79,13 @@ pub fn faults(kind: Kind) -> Vec<(&'static str, Fault)> {
 /// The reason that a fault at a path is counted with; none for what is no error.
 pub fn reason(kind: Kind, fault: &str) -> Option<Reason> {
     match (kind, fault) {
-        (_, "ENOENT" | "dangling") => None,
-        (Kind::Refused(_), "EINVAL" | "EOPNOTSUPP") => None,
-        // No link at all: the entry is the directory itself. A driver can't be.
-        (Kind::Link, "EINVAL" | "no number" | "empty" | "1 MiB" | "not UTF-8" | "a directory") => None,
+        (_, "ENOENT" | "dangling")
+        | (Kind::Refused(_), "EINVAL" | "EOPNOTSUPP")
+        // No link at all: the entry is the directory itself.
+        | (Kind::Link, "EINVAL" | "no number" | "empty" | "1 MiB" | "not UTF-8" | "a directory")
+        | (Kind::Text | Kind::Refused(true), "no number" | "empty")
+        | (Kind::ClosedOrEmpty, "empty") => None,
+        // A driver can't be a directory.
         (Kind::Driver, "EINVAL" | "no number" | "empty" | "1 MiB" | "not UTF-8" | "a directory") => {
             Some(Reason::Malformed)
         }
@@ -91,8 +94,6 @@ pub fn reason(kind: Kind, fault: &str) -> Option<Reason> {
         (_, "ENODEV") => Some(Reason::Gone),
         (_, "EACCES") => Some(Reason::Permission),
         (_, "ETIMEDOUT") => Some(Reason::Timeout),
-        (Kind::Text | Kind::Refused(true), "no number" | "empty") => None,
-        (Kind::ClosedOrEmpty, "empty") => None,
         (_, "no number" | "empty" | "1 MiB" | "not UTF-8") => Some(Reason::Malformed),
         (_, other) => panic!("{other} is no fault"),
     }
