@@ -1,5 +1,6 @@
 //! Turns readings into reports: facts joined, judged, held against the past, and remembered. No threads, no clock.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,8 @@ use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
+use crate::model::ids::PciAddress;
+use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::Reason;
 use crate::model::snapshot::Snapshot;
@@ -121,7 +124,7 @@ impl Engine {
         };
         let mut verdicts = assess(&view);
         let (conditions, excepted) = self.apply_policy(std::mem::take(&mut verdicts.conditions));
-        let silent = silent(&snapshot);
+        let silent = LazyCell::new(|| silent(&snapshot));
         let unseen = |condition: &Condition| {
             let undecided = |u: &Undecided| u.check == condition.check && u.subject == condition.subject;
             let device = condition.device.as_ref().is_some_and(|device| silent.contains(device.as_str()));
@@ -238,9 +241,18 @@ impl Engine {
     }
 }
 
-/// Devices and functions that do not answer.
+/// Devices and functions that do not answer, or are there and say nothing.
 fn silent(snapshot: &Snapshot) -> BTreeSet<&str> {
-    snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key).collect()
+    let listed = |name| {
+        let keys = snapshot.collector(name).and_then(|collector| collector.listed.as_deref());
+        keys.into_iter().flatten().map(|key| &**key)
+    };
+    let devices: BTreeSet<&str> = snapshot.devices().map(|device| device.name.as_str()).collect();
+    let functions: BTreeSet<PciAddress> = snapshot.all::<PciFunction>().map(|function| function.address).collect();
+    let stuck = snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key);
+    let silent = listed("rdma").filter(|key| !devices.contains(key));
+    let unread = listed("pci").filter(|key| key.parse().is_ok_and(|address| !functions.contains(&address)));
+    stuck.chain(silent).chain(unread).collect()
 }
 
 fn told(kind: EventKind, finding: &Finding) -> News {
