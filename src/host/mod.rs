@@ -17,6 +17,7 @@ pub mod netlink;
 pub mod numa;
 pub mod pci;
 pub mod rdma;
+pub mod sriov;
 #[cfg(test)]
 pub(crate) mod rig;
 pub mod system;
@@ -26,4 +27,4 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, sriov::SPEC, numa::SPEC, system::SPEC];

@@ -7,6 +7,7 @@
 pub mod exposition;
 pub mod host;
 pub mod http;
+pub mod iplink;
 pub mod run;
 pub mod tools;
 pub mod toy;
