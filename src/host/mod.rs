@@ -10,7 +10,9 @@ pub mod collector;
 pub mod file;
 pub mod fs;
 pub mod function;
+pub mod holders;
 pub mod io;
+pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod netlink;
@@ -27,4 +29,4 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, sriov::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, sriov::SPEC, holders::SPEC, machine::SPEC, numa::SPEC, system::SPEC];

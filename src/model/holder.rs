@@ -151,6 +151,8 @@ pub struct Claim {
     pub mac: Option<Mac>,
     /// The VLAN that the domain wants for it.
     pub vlan: Option<u16>,
+    /// Whether there is such a function here; none where the host shows no functions.
+    pub present: Option<bool>,
 }
 
 /// A domain as libvirt's files describe it.

@@ -8,6 +8,7 @@ pub mod poller;
 pub mod report;
 pub mod running;
 pub mod store;
+pub mod vfmap;
 pub mod worker;
 
 pub use engine::Engine;
