@@ -6,6 +6,7 @@ use crate::assess::lane::PortLane;
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::rdma::{Port, RdmaDevice};
+use crate::model::sriov::Pf;
 use crate::watch::Report;
 
 /// A report, its devices and functions in natural order, and the agent's own state.
@@ -22,6 +23,8 @@ pub struct Content<'a> {
     pub ports: Vec<PortRow<'a>>,
     /// PCI functions in order of their addresses.
     pub functions: Vec<&'a PciFunction>,
+    /// PFs in order of their addresses.
+    pub pfs: Vec<&'a Pf>,
 }
 
 /// One port with its device and what its path leaves of its rate.
@@ -62,7 +65,10 @@ impl<'a> Content<'a> {
             }
         }
         ports.dedup_by(|a, b| a.port.number == b.port.number && a.device.name == b.device.name);
-        Self { report, agent, process, devices, ports, functions }
+        let mut pfs: Vec<&Pf> = report.snapshot.all().collect();
+        pfs.sort_by_key(|pf| pf.address);
+        pfs.dedup_by_key(|pf| pf.address);
+        Self { report, agent, process, devices, ports, functions, pfs }
     }
 
     /// The PCI function at an address, if it is watched.

@@ -1,6 +1,7 @@
 //! Keeps a host over time: poller, history, baseline, findings with their hold times, events.
 
 pub mod clock;
+pub mod crew;
 pub mod engine;
 pub mod learn;
 pub mod ledger;
@@ -9,7 +10,6 @@ pub mod report;
 pub mod running;
 pub mod store;
 pub mod vfmap;
-pub mod worker;
 
 pub use engine::Engine;
 pub use poller::Poller;
