@@ -27,7 +27,8 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         let known: Vec<String> = pfs.iter().map(|pf| pf.address.to_string()).collect();
         pfs.retain(|pf| is_named(pf, name));
         if pfs.is_empty() {
-            let there = if known.is_empty() { "there is none".to_owned() } else { format!("there is {}", known.join(", ")) };
+            let there =
+                if known.is_empty() { "there is none".to_owned() } else { format!("there is {}", known.join(", ")) };
             return Err(Failure::Usage(format!("no PF {name:?} here; {there}")));
         }
     }

@@ -53,11 +53,7 @@ pub struct Roots {
 impl Roots {
     /// Where they are below a host root.
     pub fn below(root: &Path) -> Self {
-        Self {
-            libvirt: root.join("etc/libvirt"),
-            run_libvirt: root.join("run/libvirt"),
-            netns: root.join("run/netns"),
-        }
+        Self { libvirt: root.join("etc/libvirt"), run_libvirt: root.join("run/libvirt"), netns: root.join("run/netns") }
     }
 }
 

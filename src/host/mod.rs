@@ -21,9 +21,9 @@ pub mod numa;
 pub mod pci;
 pub mod rdma;
 pub mod recording;
-pub mod sriov;
 #[cfg(test)]
 pub(crate) mod rig;
+pub mod sriov;
 pub mod system;
 pub mod text;
 
@@ -31,4 +31,14 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, sriov::SPEC, holders::SPEC, machine::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] = &[
+    rdma::SPEC,
+    rdma::resources::SPEC,
+    pci::SPEC,
+    net::SPEC,
+    sriov::SPEC,
+    holders::SPEC,
+    machine::SPEC,
+    numa::SPEC,
+    system::SPEC,
+];

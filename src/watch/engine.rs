@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::learn::{Learner, News};
 use super::ledger::Ledger;
@@ -15,9 +16,11 @@ use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
 use crate::model::holder::{Holder, Missing};
+use crate::model::ids::PciAddress;
 use crate::model::policy::Policy;
 use crate::model::reading::Reason;
 use crate::model::snapshot::Snapshot;
+use crate::model::sriov::VfKey;
 use crate::model::time::{Stamp, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::vfmap::VfMap;
@@ -66,6 +69,16 @@ impl Engine {
     pub fn forget_baseline(&mut self) {
         self.history.baseline = Baseline::default();
         self.history.vf_map.accept();
+    }
+
+    /// Takes note that a probe moved data through a VF: it is known to work.
+    pub fn prove(&mut self, vf: VfKey, at: SystemTime) {
+        self.history.vf_map.prove(vf, at);
+    }
+
+    /// Takes note that a probe moved data through a function of this host, where it is a guest.
+    pub fn prove_function(&mut self, address: PciAddress, at: SystemTime) {
+        self.history.vf_map.prove_function(address, at);
     }
 
     /// Takes a baseline that someone accepted.

@@ -165,9 +165,7 @@ impl Vf {
         put(&mut out, 2, &words(&[self.vlan.0, self.vlan.1]));
         put(&mut out, 6, &words(&[self.rates.0, self.rates.1]));
         put(&mut out, 3, &words(&[self.rates.1]));
-        for (kind, value) in
-            [(4, self.spoof_check), (5, self.link), (7, self.query_rss), (9, self.trust)]
-        {
+        for (kind, value) in [(4, self.spoof_check), (5, self.link), (7, self.query_rss), (9, self.trust)] {
             if let Some(value) = value {
                 put(&mut out, kind, &words(&[value]));
             }

@@ -83,7 +83,8 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
 
 /// Whether a port of the PF's RDMA devices is active; none when it has none.
 fn port_up(scene: &Scene<'_>, pf: &Pf) -> Option<bool> {
-    let mut ports = pf.devices.iter().filter_map(|name| scene.view.snapshot.device(name)).flat_map(|d| &d.ports).peekable();
+    let mut ports =
+        pf.devices.iter().filter_map(|name| scene.view.snapshot.device(name)).flat_map(|d| &d.ports).peekable();
     ports.peek()?;
     let mut known = false;
     for port in ports {

@@ -96,7 +96,8 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             seen.key.vf
         );
         verdicts.found(
-            seen.condition(Check::VfIdentityDuplicate, Severity::Critical, reason, summary).because("same_as", Some(names)),
+            seen.condition(Check::VfIdentityDuplicate, Severity::Critical, reason, summary)
+                .because("same_as", Some(names)),
         );
     }
 }
@@ -116,7 +117,10 @@ pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let tenure = row.tenure.as_ref().filter(|tenure| {
             tenure.holder == row.holder && !matches!(tenure.holder, Holder::Host(_) | Holder::Netns(_))
         });
-        let under = tenure.filter(|tenure| tenure.identity.differs(&row.identity)).map(|tenure| tenure.identity);
+        // What the machine had before is its own, whatever the VF was when it was taken.
+        let is_its_own = machines.get(row.holder.name()).is_some_and(|expected| expected.contains(&row.identity));
+        let under = tenure.filter(|tenure| !is_its_own && tenure.identity.differs(&row.identity));
+        let under = under.map(|tenure| tenure.identity);
         let expected = || {
             let Holder::Vm(name) = &row.holder else { return None };
             let (expected, now) = (machines.get(name)?, held.get(&**name)?);

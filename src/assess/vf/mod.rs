@@ -2,8 +2,8 @@
 
 mod config;
 mod counts;
-mod holding;
 pub mod holders;
+mod holding;
 mod identity;
 mod stale;
 

@@ -85,9 +85,13 @@ pub const FAMILIES: &[Family] = &[
     traffic("lanewatch_vf_transmitted_packets_total", "Packets a VF transmitted (IFLA_VF_STATS).", |content, out| {
         count(content, out, |traffic| traffic.transmitted_packets);
     }),
-    traffic("lanewatch_vf_received_dropped_total", "Packets to a VF that were dropped (IFLA_VF_STATS).", |content, out| {
-        count(content, out, |traffic| traffic.received_dropped);
-    }),
+    traffic(
+        "lanewatch_vf_received_dropped_total",
+        "Packets to a VF that were dropped (IFLA_VF_STATS).",
+        |content, out| {
+            count(content, out, |traffic| traffic.received_dropped);
+        },
+    ),
     traffic(
         "lanewatch_vf_transmitted_dropped_total",
         "Packets from a VF that were dropped (IFLA_VF_STATS).",

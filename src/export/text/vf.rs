@@ -67,7 +67,8 @@ fn head(out: &mut String, report: &Report, pf: &Pf) {
         count(pf.reported)
     );
     if let Some(row) = report.vf_map.pfs.get(&pf.address) {
-        let changed = row.changed.map_or("not changed since it is watched".to_owned(), |at| format!("changed {}", rfc3339(at)));
+        let changed =
+            row.changed.map_or("not changed since it is watched".to_owned(), |at| format!("changed {}", rfc3339(at)));
         let _ = writeln!(out, "map generation {}, {changed}", row.generation);
     }
     if let Detail::Unavailable(reason) = pf.detail {

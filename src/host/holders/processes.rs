@@ -186,7 +186,8 @@ mod tests {
         assert_eq!(handle("/dev/vfio/devices/vfio3"), Some(Handle::Node("vfio/devices/vfio3".into())));
         assert_eq!(handle("/dev/uio2"), Some(Handle::Node("uio2".into())));
         assert_eq!((handle("/dev/vfio/vfio"), handle("/dev/null"), handle("socket:[1]")), (None, None, None));
-        let info = "pos:\t0\nflags:\t02000002\nvfio-device-syspath: /sys/devices/pci0000:e0/0000:e0:01.1/0000:e8:00.0\n";
+        let info =
+            "pos:\t0\nflags:\t02000002\nvfio-device-syspath: /sys/devices/pci0000:e0/0000:e0:01.1/0000:e8:00.0\n";
         assert_eq!(function(info), Some(Handle::Function("0000:e8:00.0".parse().unwrap())));
     }
 

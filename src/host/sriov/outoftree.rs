@@ -190,8 +190,13 @@ mod tests {
         assert_eq!(policy(b"Invalid policy"), Reading::Unreadable(Reason::Malformed));
         let usage = b"usage: write <Up|Down|Follow> to set VF Mac Address";
         assert_eq!((guid(usage), policy(usage), config(usage)), (Reading::Absent, Reading::Absent, Reading::Absent));
-        let Reading::Value(found) = stats(b"tx_packets    : 5011\ntx_bytes      : 1\nrx_dropped    : 2") else { panic!() };
-        assert_eq!((found.transmitted_packets, found.received_dropped, found.received_bytes), (Some(5011), Some(2), None));
+        let Reading::Value(found) = stats(b"tx_packets    : 5011\ntx_bytes      : 1\nrx_dropped    : 2") else {
+            panic!()
+        };
+        assert_eq!(
+            (found.transmitted_packets, found.received_dropped, found.received_bytes),
+            (Some(5011), Some(2), None)
+        );
     }
 
     proptest! {

@@ -214,7 +214,10 @@ fn vendors_files_fill_in_what_netlink_does_not_say() {
     rig.memory.set(format!("{CARD}/sriov/0/port"), "02:00:00:00:00:aa:00:02\n");
     rig.memory.set(format!("{CARD}/sriov/0/policy"), "Follow");
     let config = read(&mut rig).vfs[0].config.unwrap();
-    assert_eq!((config.node_guid, config.port_guid), (Some(Guid(0x0200_0000_00aa_0001)), Some(Guid(0x0200_0000_00aa_0002))));
+    assert_eq!(
+        (config.node_guid, config.port_guid),
+        (Some(Guid(0x0200_0000_00aa_0001)), Some(Guid(0x0200_0000_00aa_0002)))
+    );
     assert_eq!((config.link, config.mac), (Some(VfLink::Auto), None));
     rig.memory.fail(format!("{CARD}/sriov/0/policy"), Errno::INVAL);
     read(&mut rig);

@@ -53,7 +53,8 @@ impl Guest {
             }
         }
         for (address, row) in &mut draft.map.guest {
-            let proven = matches!(row.trust, Trust::Unverified { .. }) && is_proof(row.mark, traffic(snapshot, *address));
+            let proven =
+                matches!(row.trust, Trust::Unverified { .. }) && is_proof(row.mark, traffic(snapshot, *address));
             if proven {
                 (row.trust, row.mark) = (Trust::Verified(draft.now), None);
             }

@@ -6,7 +6,7 @@ pub mod stored;
 #[cfg(test)]
 mod tests;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -26,8 +26,8 @@ const MOST_MACHINES: usize = 4096;
 /// What a mapper carries from one pass to the next besides the map itself.
 #[derive(Debug, Default)]
 pub struct Mapper {
-    /// Domains that hold VFs; none before the first pass that could tell.
-    domains: Option<BTreeSet<Arc<str>>>,
+    /// Domains that run, and whether they hold VFs; none before the first pass that could tell.
+    domains: Option<BTreeMap<Arc<str>, bool>>,
     guest: Guest,
 }
 
@@ -92,19 +92,16 @@ impl Mapper {
             .filter_map(|(pf, vf)| Some((vf.address?, (VfKey { pf: pf.address, vf: vf.number }, row::traffic(vf)))))
             .collect();
         let holds = |address: &PciAddress| by_address.contains_key(address);
-        let mut now: BTreeSet<Arc<str>> = snapshot
-            .all::<Openers>()
-            .flat_map(|openers| &openers.openers)
-            .filter_map(|opener| opener.domain.clone())
-            .collect();
         let live = || libvirt.domains.iter().filter(|domain| domain.live);
-        now.extend(
-            live()
-                .filter(|domain| domain.claims.iter().any(|claim| holds(&claim.address)))
-                .map(|domain| Arc::clone(&domain.name)),
-        );
+        let mut now: BTreeMap<Arc<str>, bool> = live()
+            .map(|domain| (Arc::clone(&domain.name), domain.claims.iter().any(|claim| holds(&claim.address))))
+            .collect();
+        let openers = snapshot.all::<Openers>().flat_map(|openers| &openers.openers);
+        now.extend(openers.filter_map(|opener| Some((opener.domain.clone()?, true))));
         if let Some(before) = &self.domains {
-            for name in now.difference(before) {
+            // One that was there without VFs and has some now had them attached while it ran.
+            for name in now.iter().filter(|(name, holds)| **holds && !before.contains_key(*name)).map(|(name, _)| name)
+            {
                 let domain = live().find(|domain| domain.name == *name);
                 let reason = domain.and_then(|domain| domain.reason.as_deref()).unwrap_or_default();
                 let moved = reason.starts_with("migrat") || reason.starts_with("post-copy");
@@ -116,7 +113,7 @@ impl Mapper {
                     }
                 }
             }
-            for name in before.difference(&now) {
+            for name in before.iter().filter(|(name, held)| **held && !now.contains_key(*name)).map(|(name, _)| name) {
                 draft.signal(Signal::DomainGone, name, format!("domain {name} with its VFs is gone"));
             }
         }

@@ -39,7 +39,8 @@ pub(super) fn observe(
     let key = VfKey { pf: pf.address, vf: vf.number };
     let held = sources.holder(vf);
     let before = draft.map.rows.get(&key).cloned();
-    let identity = vf.config.as_ref().map_or_else(|| before.as_ref().map(|row| row.identity), |c| Some(Identity::of(c)));
+    let identity =
+        vf.config.as_ref().map_or_else(|| before.as_ref().map(|row| row.identity), |c| Some(Identity::of(c)));
     let mut row = Row {
         address: vf.address,
         driver: vf.driver.clone(),

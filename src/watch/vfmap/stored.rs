@@ -186,8 +186,9 @@ fn row(vf: Vf) -> Row {
     let holder = |who: &Who| Holder::remembered(&who.kind, &who.name);
     let unknown = Holder::Unknown(crate::model::holder::Missing::Source);
     let trust = match (vf.verified, vf.unverified) {
-        (_, Some((since, signal))) => Signal::named(&signal)
-            .map_or(Trust::Undisturbed, |signal| Trust::Unverified { since: wall(since), signal }),
+        (_, Some((since, signal))) => {
+            Signal::named(&signal).map_or(Trust::Undisturbed, |signal| Trust::Unverified { since: wall(since), signal })
+        }
         (Some(at), None) => Trust::Verified(wall(at)),
         (None, None) => Trust::Undisturbed,
     };
