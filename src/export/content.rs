@@ -4,7 +4,7 @@ use super::agent::{AgentState, Process};
 use super::series::Label;
 use crate::assess::lane::PortLane;
 use crate::model::ids::{PciAddress, PortKey};
-use crate::model::pcie::PciFunction;
+use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::{Port, RdmaDevice};
 use crate::model::sriov::Pf;
 use crate::watch::Report;
@@ -35,6 +35,8 @@ pub struct PortRow<'a> {
     pub port: &'a Port,
     /// Rate, ceiling and share.
     pub lane: Option<&'a PortLane>,
+    /// Whether it is a VF's, of which there may be hundreds: state and rate are shown, the PF counts the traffic.
+    pub brief: bool,
 }
 
 impl<'a> PortRow<'a> {
@@ -56,9 +58,14 @@ impl<'a> Content<'a> {
         let mut ports = Vec::with_capacity(devices.len());
         for device in &devices {
             let first = ports.len();
+            let at = device.identity.pci_address.and_then(|address| {
+                let index = functions.binary_search_by_key(&address, |function| function.address).ok()?;
+                functions.get(index)
+            });
+            let brief = at.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }));
             for port in &device.ports {
                 let key = PortKey { device: device.name.clone(), port: port.number };
-                ports.push(PortRow { device, port, lane: report.lanes.ports.get(&key) });
+                ports.push(PortRow { device, port, lane: report.lanes.ports.get(&key), brief });
             }
             if let Some(of_device) = ports.get_mut(first..) {
                 of_device.sort_by_key(|row| row.port.number);

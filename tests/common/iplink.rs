@@ -80,7 +80,8 @@ fn vf_of(line: &str) -> Vf {
             ["trust", word] => vf.trust = Some(u32::from(*word == "on")),
             ["query_rss", word] => vf.query_rss = Some(u32::from(*word == "on")),
             ["link-state", word] => {
-                vf.link = Some(["auto", "enable", "disable"].iter().position(|w| w == word).unwrap() as u32);
+                let code = ["auto", "enable", "disable"].iter().position(|known| known == word);
+                vf.link = code.and_then(|code| u32::try_from(code).ok());
             }
             ["NODE_GUID", text] => vf.guids.get_or_insert((0, 0)).0 = guid(text),
             ["PORT_GUID", text] => vf.guids.get_or_insert((0, 0)).1 = guid(text),

@@ -50,13 +50,13 @@ pub(super) fn drifted(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let wanted = || unlike_claim(scene, seen, &config);
         let (reason, changes) = match changes.filter(|changes| !changes.is_empty()) {
             Some(changes) => ("under_holder", changes),
-            None => match wanted() {
-                Some(change) => ("differs_from_claim", vec![change]),
-                None => {
+            None => {
+                let Some(change) = wanted() else {
                     verdicts.ok(Check::VfConfigDrifted);
                     continue;
-                }
-            },
+                };
+                ("differs_from_claim", vec![change])
+            }
         };
         let summary = format!(
             "{}, held by {}: {}. Set it as it was (`ip link set {} vf {} …`), or restart its guest with the new settings.",

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use super::{SCHEMA, host};
 use crate::model::event::Event;
 use crate::model::holder::Holder;
-use crate::model::sriov::{Detail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink};
+use crate::model::sriov::{Detail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{Row, Signal, Trust};
 use crate::watch::Report;
@@ -96,7 +96,7 @@ fn config_value(config: &VfConfig) -> Value {
         "mac": config.mac.map(|mac| mac.to_string()),
         "vlan": config.vlan.map(|vlan| vlan.id),
         "vlan_qos": config.vlan.map(|vlan| vlan.qos),
-        "vlan_protocol": config.vlan.and_then(|vlan| vlan.protocol_name()),
+        "vlan_protocol": config.vlan.and_then(Vlan::protocol_name),
         "min_rate_megabits_per_second": config.min_rate,
         "max_rate_megabits_per_second": config.max_rate,
         "trust": config.trust,

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::check::wrapped;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
+use crate::model::ids::DeviceName;
 use crate::model::sriov::{Detail, Pf, Vf, VfKey};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{Row, Trust};
@@ -50,7 +51,7 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
 
 fn head(out: &mut String, report: &Report, pf: &Pf) {
     let mut names: Vec<&str> = pf.netdevs.iter().map(|name| &**name).collect();
-    names.extend(pf.devices.iter().map(|device| device.as_str()));
+    names.extend(pf.devices.iter().map(DeviceName::as_str));
     names.extend(pf.driver.as_deref());
     if pf.switchdev {
         names.push("switchdev");

@@ -1,7 +1,7 @@
 //! Libvirt's files: live statuses (`/run/libvirt/qemu/*.xml`) and definitions (`/etc/libvirt/qemu/*.xml`).
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use quick_xml::XmlVersion;
@@ -76,31 +76,35 @@ impl Directory {
             Ok((stamp, Some(names))) => {
                 self.stamp = Some(stamp);
                 self.domains.clear();
-                let mut names: Vec<String> = names.into_iter().filter(|name| name.ends_with(".xml")).collect();
+                let mut names: Vec<String> = names.into_iter().filter(|name| is_xml(name)).collect();
                 names.sort_unstable();
                 for name in names {
-                    self.read_file(pass, path.join(name));
+                    self.read_file(pass, &path.join(name));
                 }
             }
             Err(_) => *self = Self { trouble: self.trouble, ..Self::default() },
         }
     }
 
-    fn read_file(&mut self, pass: &mut Pass<'_>, path: PathBuf) {
-        match content(&*pass.host.io, &path, LONGEST) {
+    fn read_file(&mut self, pass: &mut Pass<'_>, path: &Path) {
+        match content(&*pass.host.io, path, LONGEST) {
             Ok(bytes) => match domain(&bytes) {
                 Some(domain) => self.domains.push(domain),
                 // A file that is being written is read again next time.
                 None if bytes.is_empty() => self.stamp = None,
-                None => pass.fault(&path, Reason::Malformed),
+                None => pass.fault(path, Reason::Malformed),
             },
             Err(error) => match reason_of(&error) {
                 Some(Reason::Permission) => self.trouble = Some(Reason::Permission),
-                Some(reason) => pass.fault(&path, reason),
+                Some(reason) => pass.fault(path, reason),
                 None => {}
             },
         }
     }
+}
+
+fn is_xml(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "xml")
 }
 
 /// Attributes of an element by name.

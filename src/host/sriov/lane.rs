@@ -158,7 +158,7 @@ impl Lane for PfLane {
         self.look_at_interfaces(pass, has("net"));
         let rdma = self.place.directory.join("infiniband");
         let devices = if has("infiniband") { list(pass, &rdma) } else { Vec::new() };
-        refill(&mut self.devices, devices, DeviceName::new);
+        refill(&mut self.devices, &devices, DeviceName::new);
         let mut vfs = self.functions(pass, &names);
         let mut interfaces = self.ask_interfaces(pass);
         let device = self.devices.first().and_then(|device| pass.host.io.stamp(&rdma.join(device.as_str())).ok());

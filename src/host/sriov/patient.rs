@@ -51,12 +51,10 @@ impl Patient {
             self.waiting = false;
         }
         jobs.try_send(()).ok()?;
-        match self.answers.recv_timeout(PATIENCE) {
-            Ok(number) => number,
-            Err(_) => {
-                self.waiting = true;
-                None
-            }
+        if let Ok(number) = self.answers.recv_timeout(PATIENCE) {
+            return number;
         }
+        self.waiting = true;
+        None
     }
 }

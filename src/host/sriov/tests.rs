@@ -94,7 +94,7 @@ fn ethernet(vfs: u32, announced: u32) -> Interface {
         number,
         address: vec![2, 0, 0, 0, 1, u8::try_from(number).unwrap()],
         broadcast: Some(vec![0xff; 6]),
-        vlan: (number % 3, 0, if number % 3 > 0 { 0x8100 } else { 0 }),
+        vlan: (number % 3, 0, if number.is_multiple_of(3) { 0 } else { 0x8100 }),
         spoof_check: Some(1),
         link: Some(0),
         query_rss: Some(0),

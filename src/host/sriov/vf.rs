@@ -60,8 +60,8 @@ impl VfFiles {
         }
         let user_space = self.known.is_for_user_space();
         let bound = self.known.driver.is_some() && !user_space;
-        refill(&mut self.known.netdevs, names(pass, bound, &self.interfaces), |name| Arc::from(name));
-        refill(&mut self.known.devices, names(pass, bound, &self.rdma), DeviceName::new);
+        refill(&mut self.known.netdevs, &names(pass, bound, &self.interfaces), |name| Arc::from(name));
+        refill(&mut self.known.devices, &names(pass, bound, &self.rdma), DeviceName::new);
         Some(self.known.clone())
     }
 
@@ -149,7 +149,7 @@ pub(super) fn list(pass: &mut Pass<'_>, directory: &Path) -> Vec<String> {
 }
 
 /// Makes names of texts, where they are not those that are known.
-pub(super) fn refill<T: Named>(known: &mut Vec<T>, names: Vec<String>, make: impl Fn(&str) -> T) {
+pub(super) fn refill<T: Named>(known: &mut Vec<T>, names: &[String], make: impl Fn(&str) -> T) {
     if !known.iter().map(Named::name).eq(names.iter().map(String::as_str)) {
         *known = names.iter().map(|name| make(name)).collect();
     }

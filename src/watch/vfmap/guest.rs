@@ -1,6 +1,6 @@
 //! Signs of a migration that a guest itself can see.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use super::Draft;
@@ -70,14 +70,14 @@ impl Guest {
             let virtual_or_plain = matches!(function.kind, FunctionKind::Plain | FunctionKind::Virtual { pf: None });
             virtual_or_plain && function.class.is_some_and(|class| class.0 >> 16 == 0x02)
         };
-        let now: BTreeMap<PciAddress, ()> =
-            snapshot.all::<PciFunction>().filter(is_own).map(|function| (function.address, ())).collect();
-        let gone: Vec<PciAddress> = draft.map.guest.keys().copied().filter(|old| !now.contains_key(old)).collect();
+        let now: BTreeSet<PciAddress> =
+            snapshot.all::<PciFunction>().filter(is_own).map(|function| function.address).collect();
+        let gone: Vec<PciAddress> = draft.map.guest.keys().copied().filter(|old| !now.contains(old)).collect();
         for address in gone {
             draft.map.guest.remove(&address);
             draft.signal(Signal::FunctionRemoved, &address.to_string(), format!("{address} was taken from this guest"));
         }
-        for address in now.into_keys() {
+        for address in now {
             if draft.map.guest.contains_key(&address) {
                 continue;
             }

@@ -153,13 +153,11 @@ fn disturbance(before: &Row, row: &Row, begun: Begun, claimed: bool, pf_reprobed
     let handed = row.holder.is_guest() && row.holder != guest.holder;
     let renumbered = before.iommu_group.zip(row.iommu_group).is_some_and(|(before, now)| before != now);
     match begun {
-        Begun::Opened => None,
         Begun::Yes if handed && !remade && !bound => Some(Signal::HolderChanged),
-        Begun::Yes => None,
         Begun::No if remade => Some(Signal::VfRecreated),
         Begun::No if pf_reprobed => Some(Signal::PfReprobed),
         Begun::No if renumbered => Some(Signal::GroupRenumbered),
-        Begun::No => None,
+        _ => None,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Timelines: what is said while VFs are made, given away, moved, lost and repaired.
 
+mod guest;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 
