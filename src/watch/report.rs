@@ -13,6 +13,7 @@ use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
 use crate::model::topology::Topology;
+use crate::model::vfmap::VfMap;
 
 /// Everything that metrics, `check`, `explain`, the status page and JSON speak from.
 #[derive(Debug, Clone)]
@@ -41,6 +42,8 @@ pub struct Report {
     pub events: Arc<[Event]>,
     /// Changes of speed or width that were seen, by link.
     pub link_changes: BTreeMap<PciAddress, u64>,
+    /// Who holds which VF.
+    pub vf_map: VfMap,
     /// When the judgement was made.
     pub evaluated: SystemTime,
 }

@@ -10,6 +10,7 @@ pub mod faulty;
 pub mod hand;
 pub mod host;
 pub mod http;
+pub mod iplink;
 pub mod run;
 pub mod tools;
 pub mod toy;

@@ -2,6 +2,7 @@
 //! `schema`; keys are added, never renamed. What is unknown is `null`.
 
 mod facts;
+pub mod vf;
 
 use serde_json::{Map, Value, json};
 
