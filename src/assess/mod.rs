@@ -4,6 +4,7 @@
 
 pub mod aer;
 pub mod devices;
+pub mod irq;
 pub mod lane;
 pub mod pcie;
 pub mod ports;
@@ -48,6 +49,9 @@ pub const RULES: &[Rule] = &[
     pcie::below_port_rate,
     pcie::drifted,
     aer::errors,
+    irq::remote,
+    irq::piled_up,
+    irq::drifted,
 ];
 
 /// Everything the rules say of a host.

@@ -11,6 +11,7 @@ pub mod file;
 pub mod fs;
 pub mod function;
 pub mod io;
+pub mod irq;
 pub mod memory;
 pub mod net;
 pub mod netlink;
@@ -26,4 +27,5 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] =
+    &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, irq::SPEC, numa::SPEC, system::SPEC];

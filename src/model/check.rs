@@ -141,6 +141,12 @@ checks! {
     PcieOffBus = "pcie_off_bus",
     /// PCIe errors are being reported.
     PcieAer = "pcie_aer",
+    /// A device's interrupts are served on another NUMA node than its own.
+    IrqRemote = "irq_remote",
+    /// One CPU serves most of the interrupts of a device that has many vectors.
+    IrqPiledUp = "irq_piled_up",
+    /// A device's vectors stand elsewhere than they did when all was well.
+    IrqDrifted = "irq_drifted",
 }
 
 impl std::str::FromStr for Check {

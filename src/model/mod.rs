@@ -5,10 +5,12 @@
 
 pub mod check;
 pub mod counter;
+pub mod cpus;
 pub mod event;
 pub mod finding;
 pub mod history;
 pub mod ids;
+pub mod irq;
 pub mod net;
 pub mod numa;
 pub mod pcie;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::learn::{Learner, News};
 use super::ledger::Ledger;
 use super::report::Report;
+use crate::assess::irq;
 use crate::assess::lane::Lanes;
 use crate::assess::verdicts::{Standings, Verdicts};
 use crate::assess::{View, assess};
@@ -131,6 +132,7 @@ impl Engine {
         Report {
             limited: limited(&snapshot),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
+            irqs: irq::summaries(&snapshot, &self.history),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
             excepted: excepted

@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod engine;
+pub mod interrupts;
 pub mod learn;
 pub mod ledger;
 pub mod poller;

@@ -10,6 +10,7 @@ use crate::model::check::Status;
 use crate::model::event::Event;
 use crate::model::finding::{Finding, Undecided};
 use crate::model::ids::PciAddress;
+use crate::model::irq::IrqSummary;
 use crate::model::snapshot::Snapshot;
 use crate::model::topology::Topology;
 
@@ -38,6 +39,8 @@ pub struct Report {
     pub events: Arc<[Event]>,
     /// Changes of speed or width that were seen, by link.
     pub link_changes: BTreeMap<PciAddress, u64>,
+    /// What is said of each function's interrupts.
+    pub irqs: BTreeMap<PciAddress, IrqSummary>,
     /// When the judgement was made.
     pub evaluated: SystemTime,
 }

@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod device;
 pub mod findings;
+pub mod irq;
 pub mod pcie;
 pub mod port;
 pub mod process;
