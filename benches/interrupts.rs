@@ -2,7 +2,14 @@
 //!
 //! 512 CPUs, 4,096 rows, eight cards of 64 vectors. Prints CPU time a pass, their ratio, and how many series each has.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::expect_used, clippy::cast_precision_loss, reason = "a bench")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::expect_used,
+    clippy::cast_precision_loss,
+    clippy::indexing_slicing,
+    reason = "a bench"
+)]
 
 #[path = "../tests/common/mod.rs"]
 mod common;

@@ -5,6 +5,7 @@
 pub mod aer;
 pub mod devices;
 pub mod irq;
+pub mod kmsg;
 pub mod lane;
 pub mod pcie;
 pub mod ports;
@@ -52,6 +53,7 @@ pub const RULES: &[Rule] = &[
     irq::remote,
     irq::piled_up,
     irq::drifted,
+    kmsg::messages,
 ];
 
 /// Everything the rules say of a host.

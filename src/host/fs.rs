@@ -106,9 +106,9 @@ fn written_link(path: &Path) -> Option<PathBuf> {
     (target.starts_with("../") && !target.contains('\n')).then(|| PathBuf::from(target))
 }
 
-/// Opens a file without waiting for a writer, should it be a pipe.
+/// Opens a file without waiting for a writer, should it be a pipe, nor later for lines that a log does not have yet.
 fn open(path: &Path) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?)
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::empty())?)
 }
 
 struct Kept {

@@ -12,6 +12,7 @@ pub mod fs;
 pub mod function;
 pub mod io;
 pub mod irq;
+pub mod kmsg;
 pub mod memory;
 pub mod net;
 pub mod netlink;
@@ -28,4 +29,4 @@ pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
 pub const COLLECTORS: &[Spec] =
-    &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, irq::SPEC, numa::SPEC, system::SPEC];
+    &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, irq::SPEC, kmsg::SPEC, numa::SPEC, system::SPEC];

@@ -147,6 +147,8 @@ checks! {
     IrqPiledUp = "irq_piled_up",
     /// A device's vectors stand elsewhere than they did when all was well.
     IrqDrifted = "irq_drifted",
+    /// The kernel said something about a watched device.
+    KernelMessage = "kernel_message",
 }
 
 impl std::str::FromStr for Check {

@@ -180,6 +180,8 @@ pub struct History {
     pub functions: BTreeMap<PciAddress, LinkHistory>,
     /// Interrupts, by function.
     pub irqs: BTreeMap<PciAddress, IrqHistory>,
+    /// Number of the last kernel log record that was read.
+    pub kernel_log: Option<u64>,
     /// What was learned or accepted before.
     pub baseline: Baseline,
 }

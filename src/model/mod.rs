@@ -11,6 +11,7 @@ pub mod finding;
 pub mod history;
 pub mod ids;
 pub mod irq;
+pub mod kmsg;
 pub mod net;
 pub mod numa;
 pub mod pcie;

@@ -50,6 +50,7 @@ impl Engine {
     /// Takes what an earlier run remembered.
     pub fn restore(&mut self, remembered: super::store::Remembered, now: Stamp) {
         self.history.baseline = remembered.baseline;
+        self.learner.restore(remembered.boot_id, remembered.kernel_log);
         for (key, flaps) in remembered.flaps {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
         }
@@ -261,7 +262,8 @@ fn limited(snapshot: &Snapshot) -> Vec<Arc<str>> {
     }
     let sentence = |(name, (count, first)): (&str, (usize, &str))| {
         let files = if count == 1 { first.to_owned() } else { format!("{first} and {} more", count - 1) };
-        Arc::from(format!("{name}: no permission to read {files}; CAP_DAC_READ_SEARCH would show it"))
+        let needed = if name == "kmsg" { "CAP_SYSLOG" } else { "CAP_DAC_READ_SEARCH" };
+        Arc::from(format!("{name}: no permission to read {files}; {needed} would show it"))
     };
     by_collector.into_iter().map(sentence).collect()
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::interrupts::Interrupts;
+use super::kernel_log::KernelLogTrack;
 use crate::assess::irq::placement;
 use crate::assess::lane::{Lanes, is_virtual};
 use crate::assess::ports::baseline_key;
@@ -34,6 +35,7 @@ pub struct Learner {
     devices: Option<BTreeMap<String, Option<Guid>>>,
     boot: Option<(Option<Arc<str>>, Tick)>,
     interrupts: Interrupts,
+    kernel_log: KernelLogTrack,
 }
 
 #[derive(Debug, Default)]
@@ -47,6 +49,11 @@ struct PortTrack {
 }
 
 impl Learner {
+    /// Takes the boot and the last kernel log record of an earlier run.
+    pub fn restore(&mut self, boot_id: Option<String>, kernel_log: Option<u64>) {
+        self.kernel_log.restore(boot_id, kernel_log);
+    }
+
     /// Takes a pass into the history and says what happened.
     pub fn observe(
         &mut self,
@@ -76,6 +83,7 @@ impl Learner {
             count_errors(history, function, now);
         }
         self.interrupts.observe(&mut history.irqs, snapshot.all());
+        self.kernel_log.observe(history, snapshot, &mut news);
         learn_baseline(history, snapshot, topology, lanes, &mut news);
         news
     }

@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod engine;
 pub mod interrupts;
+pub mod kernel_log;
 pub mod learn;
 pub mod ledger;
 pub mod poller;

@@ -36,6 +36,8 @@ pub struct Remembered {
     pub flaps: BTreeMap<PortKey, Vec<SystemTime>>,
     /// Findings by check and subject, and when they began.
     pub findings: BTreeMap<(String, String), SystemTime>,
+    /// Number of the last kernel log record that was read in that boot.
+    pub kernel_log: Option<u64>,
     /// Events, oldest first.
     pub events: Vec<Event>,
 }
@@ -84,6 +86,8 @@ struct State {
     flaps: BTreeMap<String, Vec<u64>>,
     #[serde(default)]
     findings: Vec<Held>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kernel_log: Option<u64>,
 }
 
 /// The part of a state that every version has.
@@ -223,6 +227,7 @@ impl Store {
                     since: millis(now.wall_of(finding.since)),
                 })
                 .collect(),
+            kernel_log: history.kernel_log,
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
         replace(&self.directory, STATE, &bytes)?;
@@ -303,6 +308,7 @@ fn remember(state: State) -> Remembered {
             .filter_map(|(key, times)| Some((port(&key)?, times.into_iter().map(wall).collect())))
             .collect(),
         findings: state.findings.into_iter().map(|held| ((held.check, held.subject), wall(held.since))).collect(),
+        kernel_log: state.kernel_log,
         events: Vec::new(),
     }
 }
