@@ -5,6 +5,8 @@ pub mod args;
 pub mod baseline;
 pub mod check;
 pub mod config;
+pub mod demo;
+pub mod explain;
 pub mod failure;
 pub mod listen;
 pub mod log;
@@ -12,6 +14,7 @@ pub mod look;
 pub mod metrics;
 pub mod policy;
 pub mod settings;
+pub mod snapshot;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -58,7 +61,12 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
         Command::Check(flags) => check::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
-        Command::Explain(_) | Command::Snapshot(_) | Command::Demo(_) => Ok(ExitCode::FAILURE),
+        Command::Explain(flags) => explain::run(&settings, &flags),
+        Command::Demo(flags) => {
+            log::start(settings.log_level, settings.log_format);
+            demo::run(&settings, &cli.common, matches, &flags)
+        }
+        Command::Snapshot(flags) => snapshot::run(&settings, &flags),
         Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
     }
 }

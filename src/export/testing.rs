@@ -213,6 +213,7 @@ fn lanes() -> HostLanes {
     let key = |name: &str| PortKey { device: DeviceName::new(name), port: 1 };
     let ceiling = Some(BytesPerSecond(7_876_923_076.923_077));
     HostLanes {
+        below: BTreeMap::new(),
         paths: BTreeMap::from([(
             DeviceName::new("mlx5_3"),
             DevicePath {

@@ -7,6 +7,7 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
@@ -19,6 +20,7 @@ pub mod netlink;
 pub mod numa;
 pub mod pci;
 pub mod rdma;
+pub mod recording;
 #[cfg(test)]
 pub(crate) mod rig;
 pub mod system;

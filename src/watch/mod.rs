@@ -1,6 +1,7 @@
 //! Keeps a host over time: poller, history, baseline, findings with their hold times, events.
 
 pub mod clock;
+pub mod crew;
 pub mod engine;
 pub mod interrupts;
 pub mod kernel_log;
@@ -10,7 +11,6 @@ pub mod poller;
 pub mod report;
 pub mod running;
 pub mod store;
-pub mod worker;
 
 pub use engine::Engine;
 pub use poller::Poller;

@@ -61,7 +61,10 @@ fn silence_is_wrong() {
 
 #[test]
 fn what_is_said_is_what_is_right() {
-    println!("{}", replay_all(&cases(), &replay::Agent));
+    let table = replay_all(&cases(), &replay::Agent);
+    println!("{table}");
+    // For `make test` to show.
+    let _ = std::fs::write(Path::new(env!("CARGO_MANIFEST_DIR")).join("target/cases.txt"), table);
 }
 
 #[test]

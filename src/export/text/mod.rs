@@ -1,3 +1,5 @@
 //! Texts for people and for other monitors.
 
 pub mod check;
+pub mod explain;
+pub mod paint;

@@ -65,10 +65,14 @@ impl DeviceLane {
     /// Looks whether anything is another than it was; none when the device is not there.
     fn refresh(&mut self, pass: &mut Pass<'_>) -> Option<bool> {
         let mut changed = false;
-        if self.stamps.is_none() || matches!(stamp(pass, &self.dir), Ok(None)) {
+        if self.stamps.is_none() {
             self.locate(pass);
         }
-        let own = stamp(pass, &self.dir);
+        let mut own = stamp(pass, &self.dir);
+        if self.stamps.is_some() && matches!(own, Ok(None)) {
+            self.locate(pass);
+            own = stamp(pass, &self.dir);
+        }
         let ports = stamp(pass, &self.ports_dir);
         match (own, ports) {
             (Ok(None), _) => {
