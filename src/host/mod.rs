@@ -7,6 +7,7 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod ethtool;
 pub mod example;
 pub mod file;
 pub mod fs;
@@ -30,5 +31,14 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] =
-    &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, irq::SPEC, kmsg::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] = &[
+    rdma::SPEC,
+    rdma::resources::SPEC,
+    pci::SPEC,
+    net::SPEC,
+    ethtool::SPEC,
+    irq::SPEC,
+    kmsg::SPEC,
+    numa::SPEC,
+    system::SPEC,
+];

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod counter;
 pub mod cpus;
+pub mod ethtool;
 pub mod event;
 pub mod finding;
 pub mod history;

@@ -72,7 +72,7 @@ impl Collector for Net {
 
 /// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
 /// are another device's.
-fn interfaces(pass: &mut Pass<'_>, device: &Attached) -> Vec<(PathBuf, String)> {
+pub(super) fn interfaces(pass: &mut Pass<'_>, device: &Attached) -> Vec<(PathBuf, String)> {
     let list = |pass: &mut Pass<'_>, parent: &Path| {
         let directory = parent.join("net");
         match pass.host.io.list(&directory) {
