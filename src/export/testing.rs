@@ -14,6 +14,7 @@ use crate::model::counter::{self, Counters};
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::ids::{DeviceName, Guid, PciAddress, PortKey};
+use crate::model::irq::IrqSummary;
 use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
 use crate::model::rdma::{
     DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, RdmaResources, Speed,
@@ -284,6 +285,19 @@ pub(super) fn report() -> Report {
         }]),
         link_changes: BTreeMap::from([(address("0000:98:00.0"), 1)]),
         vf_map: crate::model::vfmap::VfMap::default(),
+        irqs: BTreeMap::from([
+            (
+                address("0000:98:00.0"),
+                IrqSummary {
+                    vectors: [62, 2, 0],
+                    interrupts: Some([9_007_199_254_740_993, 12, 0]),
+                    busiest: Some((17, 0.125)),
+                    affinity_changes: 3,
+                    placed: true,
+                },
+            ),
+            (address("0000:3b:00.0"), IrqSummary { vectors: [0, 0, 4], ..IrqSummary::default() }),
+        ]),
         evaluated: now().wall,
     }
 }
