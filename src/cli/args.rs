@@ -131,8 +131,8 @@ pub struct Check {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: CheckFormat,
-    /// Time between the two readings that rates need; 0 reads once
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    /// Time between the two readings that rates need; 0 reads once, as does a recorded host
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub sample: Duration,
     /// When to give up on devices that do not answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -357,11 +357,25 @@ pub fn collector_flags(matches: &ArgMatches) -> Vec<(&'static str, bool)> {
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, ArgMatches), clap::Error> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let command = command();
-    let named = |arg: &OsString| command.get_subcommands().any(|c| arg == c.get_name()) || arg == "help";
     let asks = |arg: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|flag| arg == flag);
-    if !args.iter().skip(1).any(|arg| named(arg) || asks(arg)) {
-        args.insert(1.min(args.len()), OsString::from("serve"));
+    let serve = |args: &mut Vec<OsString>| args.insert(1.min(args.len()), OsString::from("serve"));
+    let named = named(&args).is_some() || args.iter().skip(1).any(asks);
+    if !named {
+        serve(&mut args);
     }
-    let matches = command.try_get_matches_from(args)?;
+    let mut outcome = command.clone().try_get_matches_from(&args);
+    // The name of a command may be the value of a flag: `--storage.path check`.
+    if named && outcome.as_ref().is_err_and(clap::Error::use_stderr) {
+        serve(&mut args);
+        outcome = command.try_get_matches_from(&args).or(outcome);
+    }
+    let matches = outcome?;
     Cli::from_arg_matches(&matches).map(|cli| (cli, matches))
+}
+
+/// The first argument that is the name of a command.
+pub fn named(args: &[OsString]) -> Option<String> {
+    let command = command();
+    let names = |arg: &&OsString| *arg == "help" || command.get_subcommands().any(|c| *arg == c.get_name());
+    args.iter().skip(1).find(names).map(|name| name.to_string_lossy().into_owned())
 }

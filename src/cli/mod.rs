@@ -30,7 +30,7 @@ use settings::Settings;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     // A wrong command line of `check` is an answer too: it could not tell.
-    let checks = args.iter().skip(1).any(|arg| arg == "check") && !args.iter().any(|arg| arg == "config");
+    let checks = args::named(&args).is_some_and(|name| name == "check");
     let outcome = args::parse(args).map_err(|error| usage(&error)).and_then(|(cli, matches)| run(cli, &matches));
     match outcome {
         Ok(code) => code,

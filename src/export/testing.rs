@@ -329,6 +329,7 @@ pub(super) fn report() -> Report {
         topology,
         lanes: lanes(),
         findings: vec![finding()],
+        recovered: Vec::new(),
         excepted: vec![(
             Finding { condition: Condition { check: Check::PcieLimitedBySlot, ..finding().condition }, ..finding() },
             Arc::from("old board, known"),

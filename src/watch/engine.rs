@@ -1,8 +1,9 @@
 //! Turns readings into reports: facts joined, judged, held against the past, and remembered. No threads, no clock.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use super::learn::{Learner, News};
 use super::ledger::Ledger;
@@ -17,16 +18,20 @@ use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
 use crate::model::holder::{Holder, Missing};
 use crate::model::ids::PciAddress;
+use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::Reason;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::VfKey;
-use crate::model::time::{Stamp, rfc3339};
+use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::vfmap::VfMap;
 
 /// Events kept in memory.
 const RECENT: usize = 200;
+
+/// How long a finding that has ended is still shown as recovered.
+const RECOVERED: Duration = Duration::from_secs(600);
 
 /// Everything about a host that outlives a pass.
 #[derive(Debug, Default)]
@@ -38,7 +43,9 @@ pub struct Engine {
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
+    recovered: VecDeque<(Finding, Tick)>,
     shown: Arc<[Event]>,
+    boot_id: Option<Arc<str>>,
     instant: bool,
 }
 
@@ -61,6 +68,7 @@ impl Engine {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
         }
         self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.tick_of(since))));
+        self.boot_id = remembered.boot_id.map(Arc::from);
         self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
     }
@@ -135,7 +143,7 @@ impl Engine {
         };
         let mut verdicts = assess(&view);
         let (conditions, excepted) = self.apply_policy(std::mem::take(&mut verdicts.conditions));
-        let silent = silent(&snapshot);
+        let silent = LazyCell::new(|| silent(&snapshot));
         let unseen = |condition: &Condition| {
             let undecided = |u: &Undecided| u.check == condition.check && u.subject == condition.subject;
             let device = condition.device.as_ref().is_some_and(|device| silent.contains(device.as_str()));
@@ -143,9 +151,13 @@ impl Engine {
             device || function || verdicts.undecided.iter().any(undecided)
         };
         let changes = self.ledger.observe(now.tick, conditions, unseen, self.instant);
+        let booted = self.booted(&snapshot);
+        self.happened(now, booted);
         self.happened(now, news);
         self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
         self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
+        self.recovered.extend(changes.ended.into_iter().map(|finding| (finding, now.tick)));
+        self.recovered.retain(|(_, ended)| now.tick.since(*ended) < RECOVERED);
         let findings = self.ledger.findings();
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
@@ -155,6 +167,7 @@ impl Engine {
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
+            recovered: self.recovered.iter().rev().cloned().collect(),
             excepted: excepted
                 .into_iter()
                 .map(|(condition, reason)| (Finding { condition, since: now.tick }, reason))
@@ -226,6 +239,13 @@ impl Engine {
         standings
     }
 
+    /// Says so when this is another boot than the one before.
+    fn booted(&mut self, snapshot: &Snapshot) -> Option<News> {
+        let now = snapshot.system()?.boot_id.clone()?;
+        let before = self.boot_id.replace(Arc::clone(&now)).filter(|before| *before != now);
+        before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
+    }
+
     fn happened(&mut self, now: Stamp, news: impl IntoIterator<Item = News>) {
         let mut changed = false;
         for (kind, subject, text) in news {
@@ -241,9 +261,18 @@ impl Engine {
     }
 }
 
-/// Devices and functions that do not answer.
+/// Devices and functions that do not answer, or are there and say nothing.
 fn silent(snapshot: &Snapshot) -> BTreeSet<&str> {
-    snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key).collect()
+    let listed = |name| {
+        let keys = snapshot.collector(name).and_then(|collector| collector.listed.as_deref());
+        keys.into_iter().flatten().map(|key| &**key)
+    };
+    let devices: BTreeSet<&str> = snapshot.devices().map(|device| device.name.as_str()).collect();
+    let functions: BTreeSet<PciAddress> = snapshot.all::<PciFunction>().map(|function| function.address).collect();
+    let stuck = snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key);
+    let silent = listed("rdma").filter(|key| !devices.contains(key));
+    let unread = listed("pci").filter(|key| key.parse().is_ok_and(|address| !functions.contains(&address)));
+    stuck.chain(silent).chain(unread).collect()
 }
 
 fn told(kind: EventKind, finding: &Finding) -> News {

@@ -11,6 +11,7 @@ use crate::model::event::Event;
 use crate::model::finding::{Finding, Undecided};
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
+use crate::model::time::Tick;
 use crate::model::topology::Topology;
 use crate::model::vfmap::VfMap;
 
@@ -25,6 +26,8 @@ pub struct Report {
     pub lanes: Lanes,
     /// What holds, worst first.
     pub findings: Vec<Finding>,
+    /// Findings that ended within the last ten minutes, newest first, and when: a port that is back has not been well.
+    pub recovered: Vec<(Finding, Tick)>,
     /// Findings that policy accepts, with the reason given there.
     pub excepted: Vec<(Finding, Arc<str>)>,
     /// What could not be judged.

@@ -6,6 +6,8 @@
 
 pub mod cost;
 pub mod exposition;
+pub mod faulty;
+pub mod hand;
 pub mod host;
 pub mod http;
 pub mod iplink;
