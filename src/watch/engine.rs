@@ -32,6 +32,7 @@ pub struct Engine {
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
     shown: Arc<[Event]>,
+    boot_id: Option<Arc<str>>,
     instant: bool,
 }
 
@@ -53,6 +54,7 @@ impl Engine {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
         }
         self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.tick_of(since))));
+        self.boot_id = remembered.boot_id.map(Arc::from);
         self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
     }
@@ -122,6 +124,8 @@ impl Engine {
             device || function || verdicts.undecided.iter().any(undecided)
         };
         let changes = self.ledger.observe(now.tick, conditions, unseen, self.instant);
+        let booted = self.booted(&snapshot);
+        self.happened(now, booted);
         self.happened(now, news);
         self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
         self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
@@ -202,6 +206,13 @@ impl Engine {
             add(condition.check, Standing::Skipped, 1);
         }
         standings
+    }
+
+    /// Says so when this is another boot than the one before.
+    fn booted(&mut self, snapshot: &Snapshot) -> Option<News> {
+        let now = snapshot.system()?.boot_id.clone()?;
+        let before = self.boot_id.replace(Arc::clone(&now)).filter(|before| *before != now);
+        before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
     }
 
     fn happened(&mut self, now: Stamp, news: impl IntoIterator<Item = News>) {

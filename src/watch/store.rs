@@ -233,7 +233,7 @@ impl Store {
     /// Appends events to the journal.
     ///
     /// # Errors
-    /// The file operation that failed; a torn line is skipped at the next load.
+    /// The file operation that failed; nothing is appended then. A line torn by a crash is skipped at the next load.
     pub fn append(&mut self, events: &[Event]) -> Result<(), StoreError> {
         if events.is_empty() || self.frozen {
             return Ok(());
@@ -254,7 +254,10 @@ impl Store {
             }
         }
         if let Some(journal) = &mut self.journal {
+            let before = journal.metadata().map(|meta| meta.len());
             if let Err(error) = journal.write_all(&lines) {
+                // What was written of them is written again with the rest.
+                let _ = before.and_then(|length| journal.set_len(length));
                 self.journal = None;
                 return Err(fail("cannot append to", error));
             }

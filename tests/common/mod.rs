@@ -6,6 +6,7 @@
 
 pub mod cost;
 pub mod exposition;
+pub mod faulty;
 pub mod host;
 pub mod http;
 pub mod run;
