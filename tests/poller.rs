@@ -12,37 +12,20 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant, SystemTime};
 
 use common::faulty::{Fault, Faulty};
+use common::hand::{Hand, LONG, found, of, setup};
 use common::host::{Device, HostTree};
 use common::run::Server;
 use common::tree::Entry;
-use lanewatch::host::collector::{Filter, Setup};
+use lanewatch::host::collector::Filter;
 use lanewatch::host::{COLLECTORS, Spec};
 use lanewatch::model::check::{Check, Status};
 use lanewatch::model::event::EventKind;
-use lanewatch::model::finding::Finding;
 use lanewatch::model::reading::Reason;
 use lanewatch::watch::clock::{ManualClock, SystemClock};
 use lanewatch::watch::poller::Handle;
 use lanewatch::watch::store::Store;
 use lanewatch::watch::{Engine, Poller, Report};
 use tempfile::TempDir;
-
-const LONG: Duration = Duration::from_secs(30);
-
-fn setup(io: &Arc<Faulty>, filter: Filter) -> Setup {
-    Setup { host: io.host(), filter }
-}
-
-fn of(host: &HostTree) -> (Arc<Faulty>, Vec<Device>) {
-    let root = |path: PathBuf| Path::new("/").join(path);
-    let devices = host.devices().into_iter().map(|device| Device {
-        function: root(device.function),
-        above: root(device.above),
-        port: root(device.port),
-        ..device
-    });
-    (Faulty::new(host.tree()), devices.collect())
-}
 
 /// A poller in its own thread, until it is dropped.
 struct Running {
@@ -73,42 +56,6 @@ impl Drop for Running {
 
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
-}
-
-/// A poller whose passes are made by hand, on a clock that stands.
-struct Hand {
-    clock: Arc<ManualClock>,
-    poller: Poller,
-}
-
-impl Hand {
-    fn new(io: &Arc<Faulty>, state: Option<&Path>, since: Duration) -> Self {
-        Self::filtered(io, Filter::default(), state, since)
-    }
-
-    fn filtered(io: &Arc<Faulty>, filter: Filter, state: Option<&Path>, since: Duration) -> Self {
-        let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) + since;
-        let clock = Arc::new(ManualClock::new(wall, since));
-        let engine = Engine::new(Arc::default(), false);
-        let store = state.map(|path| Store::new(path.to_owned()));
-        let specs = COLLECTORS.iter().copied();
-        let poller = Poller::new(&setup(io, filter), specs, Arc::<ManualClock>::clone(&clock), engine, store).unwrap();
-        Self { clock, poller }
-    }
-
-    /// A pass, five seconds after the last one.
-    fn pass(&mut self) -> Arc<Report> {
-        self.after(Duration::from_secs(5))
-    }
-
-    fn after(&mut self, time: Duration) -> Arc<Report> {
-        self.clock.advance(time);
-        self.poller.pass(LONG)
-    }
-}
-
-fn found(report: &Report, check: Check) -> Vec<&Finding> {
-    report.findings.iter().filter(|finding| finding.condition.check == check).collect()
 }
 
 fn names(report: &Report) -> Vec<String> {

@@ -154,13 +154,16 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
             .and_then(|known| known.ports.get(&port.number))
             .and_then(|known| known.rate_bytes_per_second)
             .map(BytesPerSecond);
-        let expected = view.policy.port_rate(&key).map(|rate| (rate, "policy"));
-        let expected = expected.or(learned.map(|rate| (rate, "baseline")));
-        let expected = match expected {
-            Some(found) => Some(found),
-            None => peer_rate(view, device, port, &key).map(|rate| (rate, "peers")),
+        let below = |(expected, _): &(BytesPerSecond, _)| rate.0 < expected.0 * (1.0 - 1e-9);
+        let expected = match view.policy.port_rate(&key) {
+            Some(rate) => Some((rate, "policy")).filter(below),
+            // A port that was slow from the start is slow by its peers.
+            None => learned.map(|rate| (rate, "baseline")).filter(below).or_else(|| {
+                let peers = peer_rate(view, device, port, &key).map(|rate| (rate, "peers"));
+                peers.filter(below)
+            }),
         };
-        let Some((expected, reason)) = expected.filter(|(expected, _)| rate.0 < expected.0 * (1.0 - 1e-9)) else {
+        let Some((expected, reason)) = expected else {
             verdicts.ok(Check::PortRateLow);
             continue;
         };

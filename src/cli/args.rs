@@ -73,6 +73,8 @@ pub enum Command {
     Check(Check),
     /// Draw the lane of a device hop by hop, with the limit and what to do about it
     Explain(Explain),
+    /// Show the map of VFs: which function, which identity, who holds it, since when
+    Vf(Vf),
     /// Print the metrics once
     Metrics(Metrics),
     /// Show, compare or accept what this host is expected to be like
@@ -129,8 +131,8 @@ pub struct Check {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: CheckFormat,
-    /// Time between the two readings that rates need; 0 reads once
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    /// Time between the two readings that rates need; 0 reads once, as does a recorded host
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub sample: Duration,
     /// When to give up on devices that do not answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -205,6 +207,22 @@ pub struct Demo {
     pub web: Web,
 }
 
+/// `vf`.
+#[derive(Debug, Clone, Args)]
+pub struct Vf {
+    /// The PF: its PCI address, an interface or an RDMA device; all when left out
+    pub pf: Option<String>,
+    /// Form of the answer
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub format: VfFormat,
+    /// Also what the agent saw change since then: how long ago (2h), or a time (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// When to give up on devices that do not answer
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub timeout: Duration,
+}
+
 /// `config`.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
@@ -256,6 +274,15 @@ pub enum CheckFormat {
     Nagios,
     /// One line of at most 80 characters.
     Npd,
+}
+
+/// Forms of `vf`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VfFormat {
+    /// A table.
+    Text,
+    /// Stable, versioned.
+    Json,
 }
 
 /// Meanings of exit codes.

@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod policy;
 pub mod settings;
 pub mod snapshot;
+pub mod vf;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -59,6 +60,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             agent::serve(&settings, &cli.common, matches, &flags)
         }
         Command::Check(flags) => check::run(&settings, &flags),
+        Command::Vf(flags) => vf::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
         Command::Explain(flags) => explain::run(&settings, &flags),

@@ -10,6 +10,8 @@ use super::config::{self, ConfigError, File};
 use super::policy::policy;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
+use crate::host::io::Roots;
+use crate::host::netlink::socket::route;
 use crate::host::{COLLECTORS, Host, Spec};
 use crate::model::policy::Policy;
 
@@ -95,9 +97,16 @@ impl Settings {
 
     /// The host, read through the file system: the running one, or a recorded one.
     pub fn host(&self) -> Host {
-        let (_, sysfs, procfs) = self.paths.clone();
+        let (root, sysfs, procfs) = self.paths.clone();
         let live = Fs::is_sysfs(&sysfs);
-        Host { io: Arc::new(if live { Fs::new() } else { Fs::recorded() }), sysfs, procfs, live }
+        Host {
+            io: Arc::new(if live { Fs::new() } else { Fs::recorded() }),
+            sysfs,
+            procfs,
+            roots: Roots::below(&root),
+            route: live.then(route),
+            live,
+        }
     }
 
     /// What collectors are made with.

@@ -9,6 +9,7 @@ pub mod poller;
 pub mod report;
 pub mod running;
 pub mod store;
+pub mod vfmap;
 
 pub use engine::Engine;
 pub use poller::Poller;

@@ -7,8 +7,10 @@
 pub mod cost;
 pub mod exposition;
 pub mod faulty;
+pub mod hand;
 pub mod host;
 pub mod http;
+pub mod iplink;
 pub mod run;
 pub mod tools;
 pub mod toy;

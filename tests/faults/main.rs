@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use bench::{Bench, Seen};
+use bench::{Bench, Seen, Trial};
 use common::exposition::{Sample, parse};
 use common::faulty::{Fault, Op};
-use derived::{Plan, of_the_reading};
+use derived::{Plan, Rule, of_the_reading};
 use lanewatch::model::reading::Reason;
 use table::Kind;
 
@@ -56,17 +56,7 @@ impl Sweep<'_> {
             if let Some((_, found)) = judged.iter().find(|(seen, _)| *seen == spoilt) {
                 wrong.extend(found.clone());
             } else {
-                let lines = trial.say(&spoilt);
-                let allowed = |sample: &Sample| rules.iter().any(|rule| rule.names(sample));
-                let mut found = unexpected(&lines, &self.clean[0], allowed);
-                // Once for each outcome: it leaves nothing behind.
-                let mended = trial.read(AGAIN);
-                let lines = trial.say(&mended);
-                let left = unexpected(&lines, &self.clean[1], |_| false);
-                found.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
-                if !mended.errors.is_empty() {
-                    found.push(format!("afterwards: counted {:?}", mended.errors));
-                }
+                let found = self.judge(&mut trial, &spoilt, &rules);
                 wrong.extend(found.clone());
                 judged.push((spoilt, found));
             }
@@ -74,6 +64,19 @@ impl Sweep<'_> {
                 self.wrong.push(format!("{name} at {}:\n  {}", path.display(), wrong.join("\n  ")));
             }
         }
+    }
+
+    /// What changed that may not, and, once for each outcome, what is left of it afterwards.
+    fn judge(&self, trial: &mut Trial<'_>, spoilt: &Seen, rules: &[Rule]) -> Vec<String> {
+        let allowed = |sample: &Sample| rules.iter().any(|rule| rule.names(sample));
+        let mut found = unexpected(&trial.say(spoilt), &self.clean[0], allowed);
+        let mended = trial.read(AGAIN);
+        let left = unexpected(&trial.say(&mended), &self.clean[1], |_| false);
+        found.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
+        if !mended.errors.is_empty() {
+            found.push(format!("afterwards: counted {:?}", mended.errors));
+        }
+        found
     }
 
     /// Lets a file fail that was read before. It counts if it is read again, then once.

@@ -81,10 +81,11 @@ pub fn reason(kind: Kind, fault: &str) -> Option<Reason> {
     match (kind, fault) {
         (_, "ENOENT" | "dangling")
         | (Kind::Refused(_), "EINVAL" | "EOPNOTSUPP")
-        // No link at all: the entry is the directory itself. A driver can't be.
+        // No link at all: the entry is the directory itself.
         | (Kind::Link, "EINVAL" | "no number" | "empty" | "1 MiB" | "not UTF-8" | "a directory")
         | (Kind::Text | Kind::Refused(true), "no number" | "empty")
         | (Kind::ClosedOrEmpty, "empty") => None,
+        // A driver can't be a directory.
         (Kind::Driver, "EINVAL" | "no number" | "empty" | "1 MiB" | "not UTF-8" | "a directory") => {
             Some(Reason::Malformed)
         }
