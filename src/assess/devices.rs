@@ -1,5 +1,7 @@
 //! Devices that should be there.
 
+use std::collections::BTreeSet;
+
 use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
@@ -9,6 +11,7 @@ use crate::model::ids::{DeviceName, Guid};
 /// `device_missing`: in the baseline or the policy, and not listed. A listing that failed says nothing.
 pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
     let Some(listed) = view.snapshot.collector("rdma").map(|collector| &collector.listed) else { return };
+    let here: Option<BTreeSet<&str>> = listed.as_ref().map(|listed| listed.iter().map(|key| &**key).collect());
     for (key, known) in &view.history.baseline.devices {
         // Software devices come and go as people make them.
         if known.pci_address.is_none() {
@@ -18,11 +21,11 @@ pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
         // A device keeps its GUID when it is renamed or moved to another slot.
         let renamed =
             || Guid::parse(key).is_some_and(|guid| view.snapshot.devices().any(|d| d.identity.node_guid == Some(guid)));
-        let Some(listed) = listed else {
+        let Some(here) = &here else {
             verdicts.unknown(Check::DeviceMissing, Subject::Device(name), None);
             continue;
         };
-        if listed.iter().any(|key| **key == *name.as_str()) || renamed() {
+        if here.contains(name.as_str()) || renamed() {
             verdicts.ok(Check::DeviceMissing);
             continue;
         }
@@ -36,9 +39,9 @@ pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
     }
     let policy = view.policy.devices.iter();
     for name in policy.filter(|name| !view.history.baseline.devices.values().any(|known| known.name == name.as_str())) {
-        match listed {
+        match &here {
             None => verdicts.unknown(Check::DeviceMissing, Subject::Device(name.clone()), None),
-            Some(listed) if listed.iter().any(|key| **key == *name.as_str()) => verdicts.ok(Check::DeviceMissing),
+            Some(here) if here.contains(name.as_str()) => verdicts.ok(Check::DeviceMissing),
             Some(_) => {
                 let summary = format!("{name} is not here, and the policy expects it (policy.devices).");
                 verdicts.found(gone(name.clone(), "policy", summary));

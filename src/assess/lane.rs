@@ -41,9 +41,22 @@ pub struct Lanes {
     pub ports: BTreeMap<PortKey, PortLane>,
     /// The rates of the active ports that share a link, added up.
     pub demand: BTreeMap<PciAddress, BytesPerSecond>,
+    /// The devices whose path has a link, VFs left out.
+    pub below: BTreeMap<PciAddress, Vec<DeviceName>>,
 }
 
 impl Lanes {
+    /// The devices whose path has a link, VFs left out.
+    pub fn devices_on(&self, link: PciAddress) -> &[DeviceName] {
+        self.below.get(&link).map_or(&[], Vec::as_slice)
+    }
+
+    /// The ports of a device.
+    pub fn of_device(&self, device: &DeviceName) -> impl Iterator<Item = (&PortKey, &PortLane)> {
+        let first = PortKey { device: device.clone(), port: 0 };
+        self.ports.range(first..).take_while(move |(key, _)| key.device == *device)
+    }
+
     /// Reckons paths, ceilings and shares.
     pub fn new(snapshot: &Snapshot, topology: &Topology) -> Self {
         let mut lanes = Self::default();
@@ -57,6 +70,11 @@ impl Lanes {
                 lanes.ports.insert(key, PortLane { rate, ..PortLane::default() });
             }
             let Some(function) = device.identity.pci_address else { continue };
+            if !is_virtual(snapshot, function) {
+                for link in topology.path(function) {
+                    lanes.below.entry(link.name).or_default().push(device.name.clone());
+                }
+            }
             if topology.path(function).any(|link| link.is_placeholder(fastest)) {
                 continue;
             }

@@ -8,6 +8,7 @@ pub mod lane;
 pub mod pcie;
 pub mod ports;
 pub mod verdicts;
+pub mod vf;
 
 use crate::model::history::History;
 use crate::model::policy::Policy;
@@ -48,6 +49,7 @@ pub const RULES: &[Rule] = &[
     pcie::below_port_rate,
     pcie::drifted,
     aer::errors,
+    vf::all,
 ];
 
 /// Everything the rules say of a host.

@@ -4,14 +4,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::View;
-use super::lane::is_virtual;
+use super::lane::{PortLane, is_virtual};
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
-use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciClass;
-use crate::model::rdma::RdmaDevice;
 use crate::model::topology::{Link, Verdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
@@ -22,40 +21,30 @@ const SPEED_HOLD: Hold = Hold::For(Duration::from_secs(600));
 /// A link is under load when a port above it moves at least this part of its rate.
 const LOAD: f64 = 0.05;
 
-/// The RDMA devices whose path has this link, VFs left out.
-fn devices_on<'a>(view: &'a View<'_>, link: PciAddress) -> impl Iterator<Item = &'a RdmaDevice> {
-    view.snapshot.devices().filter(move |device| {
-        device.identity.pci_address.is_some_and(|function| {
-            !is_virtual(view.snapshot, function) && view.topology.path(function).any(|hop| hop.name == link)
-        })
-    })
-}
-
 /// The fastest active port of the devices on a link; what a real link is measured against.
 fn fastest_port(view: &View<'_>, link: PciAddress) -> BytesPerSecond {
-    let devices: BTreeSet<&DeviceName> = devices_on(view, link).map(|device| &device.name).collect();
-    let ports = view.lanes.ports.iter().filter(|(key, _)| devices.contains(&key.device));
+    let ports = view.lanes.devices_on(link).iter().flat_map(|device| view.lanes.of_device(device));
     BytesPerSecond(ports.filter_map(|(_, lane)| lane.rate).fold(0.0, |most, rate| most.max(rate.0)))
 }
 
 /// Whether a degraded speed may be a device that saves power while nothing moves.
 fn may_be_idle(view: &View<'_>, link: &Link) -> bool {
     let saves = view.snapshot.function(link.name).and_then(|f| f.class).is_some_and(PciClass::saves_link_power);
-    let busy = devices_on(view, link.name).any(|device| {
-        view.history.ports.iter().any(|(key, past)| {
-            let rate = view.lanes.ports.get(key).and_then(|lane| lane.rate);
-            key.device == device.name && past.traffic.zip(rate).is_some_and(|(moved, rate)| moved.0 >= rate.0 * LOAD)
-        })
-    });
-    saves && !busy
+    let mut ports = view.lanes.devices_on(link.name).iter().flat_map(|device| view.lanes.of_device(device));
+    let busy = |(key, lane): (&PortKey, &PortLane)| {
+        let moved = view.history.ports.get(key).and_then(|past| past.traffic);
+        moved.zip(lane.rate).is_some_and(|(moved, rate)| moved.0 >= rate.0 * LOAD)
+    };
+    saves && !ports.any(busy)
 }
 
 /// Names a link by the device at its lower end: `the PCIe link of mlx5_3 (0000:b2:00.0)`.
 fn name(view: &View<'_>, link: &Link) -> String {
-    let own = devices_on(view, link.name).filter(|d| {
-        d.identity.pci_address.and_then(|f| view.topology.path(f).next()).is_some_and(|hop| hop.name == link.name)
-    });
-    let names: Vec<&str> = own.map(|device| device.name.as_str()).collect();
+    let own = |device: &&DeviceName| {
+        let function = view.lanes.paths.get(*device).map(|path| path.function);
+        function.and_then(|function| view.topology.path(function).next()).is_some_and(|hop| hop.name == link.name)
+    };
+    let names: Vec<&str> = view.lanes.devices_on(link.name).iter().filter(own).map(DeviceName::as_str).collect();
     if names.is_empty() {
         format!("the PCIe link above {}", link.name)
     } else {
@@ -91,7 +80,7 @@ fn evidence(link: &Link, condition: Condition) -> Condition {
 pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
     for link in view.topology.links.values() {
         let subject = Subject::Pci(link.name);
-        let device = devices_on(view, link.name).next().map(|device| device.name.clone());
+        let device = view.lanes.devices_on(link.name).first().cloned();
         if link.device.off_bus {
             let summary = format!(
                 "{} no longer answers: its configuration space reads all ones, so it fell off the bus. Look for AER or \

@@ -5,6 +5,8 @@ pub mod args;
 pub mod baseline;
 pub mod check;
 pub mod config;
+pub mod demo;
+pub mod explain;
 pub mod failure;
 pub mod listen;
 pub mod log;
@@ -12,6 +14,8 @@ pub mod look;
 pub mod metrics;
 pub mod policy;
 pub mod settings;
+pub mod snapshot;
+pub mod vf;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -26,7 +30,7 @@ use settings::Settings;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     // A wrong command line of `check` is an answer too: it could not tell.
-    let checks = args.iter().skip(1).any(|arg| arg == "check") && !args.iter().any(|arg| arg == "config");
+    let checks = args::named(&args).is_some_and(|name| name == "check");
     let outcome = args::parse(args).map_err(|error| usage(&error)).and_then(|(cli, matches)| run(cli, &matches));
     match outcome {
         Ok(code) => code,
@@ -56,9 +60,15 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             agent::serve(&settings, &cli.common, matches, &flags)
         }
         Command::Check(flags) => check::run(&settings, &flags),
+        Command::Vf(flags) => vf::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
-        Command::Explain(_) | Command::Snapshot(_) | Command::Demo(_) => Ok(ExitCode::FAILURE),
+        Command::Explain(flags) => explain::run(&settings, &flags),
+        Command::Demo(flags) => {
+            log::start(settings.log_level, settings.log_format);
+            demo::run(&settings, &cli.common, matches, &flags)
+        }
+        Command::Snapshot(flags) => snapshot::run(&settings, &flags),
         Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
     }
 }

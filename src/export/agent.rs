@@ -1,5 +1,6 @@
 //! The agent's own state, as far as its metrics tell it.
 
+use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use procfs::WithCurrentSystemInfo as _;
@@ -41,14 +42,20 @@ pub struct Process {
     pub started: Option<f64>,
 }
 
+/// Boot in seconds since 1970; `/proc/stat` is long on a large host and is read once.
+static BOOT: OnceLock<Option<u64>> = OnceLock::new();
+
 impl Process {
     /// Reads `/proc/self`, the real one: the agent's process is on this kernel, whatever host it watches.
     pub fn read() -> Self {
         let Ok(me) = procfs::process::Process::myself() else { return Self::default() };
-        let open_fds = me.fd_count().ok().and_then(|count| u64::try_from(count).ok());
+        // Since Linux 6.2 the size of the directory is the count; counting entries costs more than a scrape.
+        let counted = || me.fd_count().ok().and_then(|count| u64::try_from(count).ok());
+        let size = std::fs::metadata("/proc/self/fd").ok().map(|meta| meta.len()).filter(|size| *size > 0);
+        let open_fds = size.or_else(counted);
         let Ok(stat) = me.stat() else { return Self { open_fds, ..Self::default() } };
         let ticks = procfs::ticks_per_second();
-        let boot = procfs::boot_time_secs().ok();
+        let boot = *BOOT.get_or_init(|| procfs::boot_time_secs().ok());
         Self {
             cpu: Some(of_ticks(stat.utime.saturating_add(stat.stime), ticks)),
             resident_bytes: Some(stat.rss_bytes().get()),

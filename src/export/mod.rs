@@ -10,6 +10,7 @@ pub mod exposition;
 pub mod families;
 pub mod http;
 pub mod json;
+pub mod lane;
 pub mod negotiate;
 pub mod page;
 pub mod series;

@@ -212,6 +212,7 @@ fn lanes() -> HostLanes {
     let key = |name: &str| PortKey { device: DeviceName::new(name), port: 1 };
     let ceiling = Some(BytesPerSecond(7_876_923_076.923_077));
     HostLanes {
+        below: BTreeMap::new(),
         paths: BTreeMap::from([(
             DeviceName::new("mlx5_3"),
             DevicePath {
@@ -262,6 +263,7 @@ pub(super) fn report() -> Report {
         topology,
         lanes: lanes(),
         findings: vec![finding()],
+        recovered: Vec::new(),
         excepted: vec![(
             Finding { condition: Condition { check: Check::PcieLimitedBySlot, ..finding().condition }, ..finding() },
             Arc::from("old board, known"),
@@ -281,6 +283,7 @@ pub(super) fn report() -> Report {
             text: "16 GT/s x16 became 8 GT/s x8.".to_owned(),
         }]),
         link_changes: BTreeMap::from([(address("0000:98:00.0"), 1)]),
+        vf_map: crate::model::vfmap::VfMap::default(),
         evaluated: now().wall,
     }
 }

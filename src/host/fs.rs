@@ -99,7 +99,7 @@ fn written_link(path: &Path) -> Option<PathBuf> {
     (target.starts_with("../") && !target.contains('\n')).then(|| PathBuf::from(target))
 }
 
-/// Opens a file without waiting for a writer, should it be a pipe.
+/// Opens a file for reading; a terminal does not become ours.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?)
 }

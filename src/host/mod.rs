@@ -7,18 +7,23 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
+pub mod holders;
 pub mod io;
+pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod netlink;
 pub mod numa;
 pub mod pci;
 pub mod rdma;
+pub mod recording;
 #[cfg(test)]
 pub(crate) mod rig;
+pub mod sriov;
 pub mod system;
 pub mod text;
 
@@ -26,4 +31,14 @@ pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Every collector, in the order of the metrics.
-pub const COLLECTORS: &[Spec] = &[rdma::SPEC, rdma::resources::SPEC, pci::SPEC, net::SPEC, numa::SPEC, system::SPEC];
+pub const COLLECTORS: &[Spec] = &[
+    rdma::SPEC,
+    rdma::resources::SPEC,
+    pci::SPEC,
+    net::SPEC,
+    sriov::SPEC,
+    holders::SPEC,
+    machine::SPEC,
+    numa::SPEC,
+    system::SPEC,
+];

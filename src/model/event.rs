@@ -30,6 +30,10 @@ pub enum EventKind {
     BaselineLearned,
     /// The configuration was read again.
     Reloaded,
+    /// A VF appeared, went away, or changed its driver, identity or holder.
+    VfChanged,
+    /// A sign that a guest or a function was moved.
+    Migration,
 }
 
 impl EventKind {
@@ -48,6 +52,8 @@ impl EventKind {
             Self::FindingEnded => "finding_ended",
             Self::BaselineLearned => "baseline_learned",
             Self::Reloaded => "reloaded",
+            Self::VfChanged => "vf_changed",
+            Self::Migration => "migration",
         }
     }
 }

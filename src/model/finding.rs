@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::check::{Check, Severity};
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::reading::Reason;
+use super::sriov::VfKey;
 use super::time::Tick;
 
 /// Who a finding is about.
@@ -19,6 +20,8 @@ pub enum Subject {
     Device(DeviceName),
     /// A PCI function, or the link above it: its address.
     Pci(PciAddress),
+    /// A VF: `0000:98:00.0/vf3`.
+    Vf(VfKey),
 }
 
 impl fmt::Display for Subject {
@@ -27,6 +30,7 @@ impl fmt::Display for Subject {
             Self::Port(port) => port.fmt(f),
             Self::Device(device) => device.fmt(f),
             Self::Pci(address) => address.fmt(f),
+            Self::Vf(key) => key.fmt(f),
         }
     }
 }
@@ -79,6 +83,7 @@ impl Condition {
             Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
             Subject::Device(device) => (Some(device.clone()), None, None),
             Subject::Pci(address) => (None, None, Some(*address)),
+            Subject::Vf(_) => (None, None, None),
         };
         Self {
             check,

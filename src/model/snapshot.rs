@@ -53,6 +53,7 @@ pub struct Snapshot {
     /// When it was complete.
     pub taken: Stamp,
     facts: BTreeMap<TypeId, Vec<Fact>>,
+    functions: BTreeMap<PciAddress, usize>,
     /// How each collector fared, in the order of their list.
     pub collectors: Vec<CollectorState>,
 }
@@ -64,7 +65,9 @@ impl Snapshot {
         for fact in facts {
             by_type.entry((*fact).type_id()).or_default().push(fact);
         }
-        Self { taken, facts: by_type, collectors }
+        let mut snapshot = Self { taken, facts: by_type, functions: BTreeMap::new(), collectors };
+        snapshot.functions = snapshot.all::<PciFunction>().enumerate().map(|(at, f)| (f.address, at)).collect();
+        snapshot
     }
 
     /// All facts of one type.
@@ -84,7 +87,8 @@ impl Snapshot {
 
     /// The PCI function at this address, if it is watched.
     pub fn function(&self, address: PciAddress) -> Option<&PciFunction> {
-        self.all::<PciFunction>().find(|function| function.address == address)
+        let at = *self.functions.get(&address)?;
+        self.facts.get(&TypeId::of::<PciFunction>())?.get(at)?.downcast_ref()
     }
 
     /// What the host says of itself.

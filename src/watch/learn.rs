@@ -1,6 +1,6 @@
 //! What each pass adds to the past: flaps, counter windows, link changes, and the baseline.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub type News = (EventKind, String, String);
 pub struct Learner {
     ports: BTreeMap<PortKey, PortTrack>,
     links: BTreeMap<PciAddress, (TransfersPerSecond, Width)>,
-    devices: Option<BTreeMap<String, Option<Guid>>>,
+    devices: Option<Arc<[Arc<str>]>>,
     boot: Option<(Option<Arc<str>>, Tick)>,
 }
 
@@ -92,17 +92,20 @@ impl Learner {
 
     fn devices_come_and_go(&mut self, snapshot: &Snapshot, news: &mut Vec<News>) {
         let Some(listed) = snapshot.collector("rdma").and_then(|collector| collector.listed.as_ref()) else { return };
-        let guid = |name: &str| snapshot.devices().find(|d| d.name.as_str() == name).and_then(|d| d.identity.node_guid);
-        let now: BTreeMap<String, Option<Guid>> = listed.iter().map(|name| (name.to_string(), guid(name))).collect();
+        if self.devices.as_ref().is_some_and(|before| Arc::ptr_eq(before, listed)) {
+            return;
+        }
         if let Some(before) = &self.devices {
-            for name in now.keys().filter(|name| !before.contains_key(*name)) {
-                news.push((EventKind::DeviceAppeared, name.clone(), format!("{name} appeared")));
+            let names = |list: &Arc<[Arc<str>]>| list.iter().cloned().collect::<BTreeSet<_>>();
+            let (before, now) = (names(before), names(listed));
+            for name in now.difference(&before) {
+                news.push((EventKind::DeviceAppeared, name.to_string(), format!("{name} appeared")));
             }
-            for name in before.keys().filter(|name| !now.contains_key(*name)) {
-                news.push((EventKind::DeviceGone, name.clone(), format!("{name} is gone")));
+            for name in before.difference(&now) {
+                news.push((EventKind::DeviceGone, name.to_string(), format!("{name} is gone")));
             }
         }
-        self.devices = Some(now);
+        self.devices = Some(Arc::clone(listed));
     }
 
     fn links_change(&mut self, history: &mut History, topology: &Topology, news: &mut Vec<News>) {

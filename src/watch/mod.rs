@@ -1,6 +1,7 @@
 //! Keeps a host over time: poller, history, baseline, findings with their hold times, events.
 
 pub mod clock;
+pub mod crew;
 pub mod engine;
 pub mod learn;
 pub mod ledger;
@@ -8,7 +9,7 @@ pub mod poller;
 pub mod report;
 pub mod running;
 pub mod store;
-pub mod worker;
+pub mod vfmap;
 
 pub use engine::Engine;
 pub use poller::Poller;

@@ -1,8 +1,8 @@
 //! The poller: the only reader of the host.
 //!
-//! It keeps each collector's interval, gives every lane a worker, and never waits for one that hangs: a pass is
-//! published when all lanes have answered or [`GRACE`] is over, and a lane past its deadline counts as stuck until it
-//! answers. Whoever wants fresh facts asks [`Handle::report`]; all who ask at once share one pass.
+//! It keeps each collector's interval, has every lane read by a [crew](super::crew) in which nobody waits for one that
+//! hangs, publishes a pass when all lanes have answered or `GRACE` is over, and reports a lane past its deadline as
+//! stuck until it answers. Whoever wants fresh facts asks [`Handle::report`]; all who ask at once share one pass.
 
 use std::io;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 use super::clock::Clock;
+use super::crew::Crew;
 use super::engine::Engine;
 use super::report::Report;
-use super::running::{Running, Trouble};
+use super::running::{Done, Running};
 use super::store::Store;
-use super::worker::Done;
 use crate::host::collector::Setup;
 use crate::host::{Depth, Spec};
 use crate::model::event::{Event, EventKind};
@@ -24,6 +24,9 @@ use crate::model::history::Baseline;
 use crate::model::policy::Policy;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
+
+/// After so long without an answer, other hands take over the readings that wait.
+const RELIEF: Duration = Duration::from_millis(20);
 
 /// How long a pass waits for lanes that are late; they join the next report.
 const GRACE: Duration = Duration::from_millis(500);
@@ -45,20 +48,14 @@ pub struct Published {
 
 /// What the poller is told.
 pub enum Message {
-    /// A worker is done.
-    Done(Done),
+    /// The crew has run out of work.
+    Idle,
     /// Someone wants facts no older than this.
     Want(Duration, oneshot::Sender<Arc<Report>>),
     /// The policy changed; a sentence for the events.
     Policy(Arc<Policy>, String),
     /// Stop.
     Stop,
-}
-
-impl From<Done> for Message {
-    fn from(done: Done) -> Self {
-        Self::Done(done)
-    }
 }
 
 /// A way to talk to a running poller.
@@ -118,6 +115,7 @@ pub struct Poller {
     saved: bool,
     unkept: Vec<Event>,
     collectors: Vec<Running>,
+    crew: Crew<Done>,
     inbox: Receiver<Message>,
     sender: Sender<Message>,
     publish: watch::Sender<Option<Published>>,
@@ -128,7 +126,7 @@ pub struct Poller {
 }
 
 impl Poller {
-    /// Starts the listing workers of these collectors. With a store, what it remembers is taken up.
+    /// Makes these collectors and a crew for them. With a store, what it remembers is taken up.
     ///
     /// # Errors
     /// The system has no more threads.
@@ -140,10 +138,12 @@ impl Poller {
         store: Option<Store>,
     ) -> io::Result<Self> {
         let (sender, inbox) = channel();
-        let mut collectors = Vec::new();
-        for (index, spec) in specs.into_iter().enumerate() {
-            collectors.push(Running::start(index, spec, setup, sender.clone())?);
-        }
+        let bell = sender.clone();
+        // A poller that has stopped hears nothing any more.
+        let crew = Crew::new(move || _ = bell.send(Message::Idle))?;
+        let host = Arc::new(setup.host.clone());
+        let start = |(index, spec)| Running::start(index, spec, setup, Arc::clone(&host));
+        let collectors = specs.into_iter().enumerate().map(start).collect();
         let mut store = store;
         if let Some(store) = &mut store {
             let (remembered, troubles) = store.load();
@@ -162,6 +162,7 @@ impl Poller {
             saved: true,
             unkept: Vec::new(),
             collectors,
+            crew,
             inbox,
             sender,
             publish,
@@ -208,7 +209,7 @@ impl Poller {
             if !due.is_empty() {
                 let depth = if deep { Depth::Full } else { Depth::State };
                 let limit = if first { self.longest_deadline() } else { GRACE };
-                if !self.read(&due, now, depth, limit) {
+                if !self.read(&due, now, depth, false, limit) {
                     return;
                 }
                 self.publish();
@@ -223,7 +224,7 @@ impl Poller {
     pub fn pass(&mut self, limit: Duration) -> Arc<Report> {
         let now = self.clock.now().tick;
         let all: Vec<usize> = (0..self.collectors.len()).collect();
-        self.read(&all, now, Depth::Full, limit);
+        self.read(&all, now, Depth::Full, true, limit);
         self.publish()
     }
 
@@ -238,39 +239,67 @@ impl Poller {
     }
 
     /// Reads these collectors; false when told to stop.
-    fn read(&mut self, due: &[usize], now: Tick, depth: Depth, limit: Duration) -> bool {
+    fn read(&mut self, due: &[usize], now: Tick, depth: Depth, listing: bool, limit: Duration) -> bool {
         let began = Instant::now();
         let until = began + limit;
+        let mut tasks = Vec::new();
         for index in due {
             if let Some(collector) = self.collectors.get_mut(*index) {
-                collector.begin(now, depth);
+                collector.begin(now, depth, listing, &mut tasks);
             }
         }
+        self.crew.add(tasks);
         if depth == Depth::Full {
             self.counters_read = Some(now);
             let whole = (0..).zip(&self.collectors).all(|(index, c)| !c.spec.fresh || due.contains(&index));
             self.fresh = if whole { Some(began) } else { self.fresh };
         }
+        let mut relieved = began;
         while self.collectors.iter().any(Running::is_reading) {
             let now = Instant::now();
             if now >= until {
                 break;
             }
-            let next = self.collectors.iter().filter_map(Running::next_deadline).fold(until, Instant::min);
-            match self.inbox.recv_timeout(next.saturating_duration_since(now)) {
+            // By the clock and not by silence: however many ask meanwhile, what hangs is relieved.
+            if now.duration_since(relieved) >= RELIEF {
+                relieved = now;
+                self.relieve(now);
+                continue;
+            }
+            match self.inbox.recv_timeout(until.saturating_duration_since(now).min(RELIEF)) {
                 Ok(message) => {
                     if !self.take(message) {
                         return false;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    let now = Instant::now();
-                    self.collectors.iter_mut().for_each(|collector| collector.expire(now));
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
         true
+    }
+
+    /// Puts more hands to readings that wait, and finds what has not come back in time.
+    fn relieve(&mut self, now: Instant) {
+        self.take_results();
+        if let Err(error) = self.crew.relieve() {
+            tracing::error!("no more threads: {error}");
+        }
+        self.collectors.iter_mut().for_each(|collector| collector.expire(now));
+    }
+
+    /// Takes what the crew has finished, and gives it what follows from that.
+    fn take_results(&mut self) {
+        let mut tasks = Vec::new();
+        for done in self.crew.collect() {
+            let (Done::Listed { index, .. } | Done::Read { index, .. }) = &done;
+            let Some(collector) = self.collectors.get_mut(*index) else { continue };
+            if let Some((lane, took)) = collector.take(done, &mut tasks) {
+                let name = collector.spec.name;
+                tracing::warn!(collector = name, lane = &*lane, "answers again after {} s", took.as_secs());
+            }
+        }
+        self.crew.add(tasks);
     }
 
     /// Waits for the next thing to do; false when told to stop.
@@ -298,14 +327,7 @@ impl Poller {
     /// Takes one message; false when it says stop.
     fn take(&mut self, message: Message) -> bool {
         match message {
-            Message::Done(done) => {
-                let (Done::Listed { collector, .. } | Done::Read { collector, .. }) = &done;
-                if let Some(collector) = self.collectors.get_mut(*collector)
-                    && let Some(trouble) = collector.take(done, &self.sender)
-                {
-                    report_trouble(collector.spec.name, &trouble);
-                }
-            }
+            Message::Idle => self.take_results(),
             Message::Want(age, reply) => {
                 self.waiting.push(Waiter { asked: Instant::now(), age, reply });
                 self.answer();
@@ -377,14 +399,5 @@ impl Poller {
         let Some(store) = &mut self.store else { return Ok(()) };
         let boot_id = report.snapshot.system().and_then(|system| system.boot_id.clone());
         store.save(boot_id.as_deref(), self.engine.history(), &report.findings, report.snapshot.taken)
-    }
-}
-
-fn report_trouble(collector: &str, trouble: &Trouble) {
-    match trouble {
-        Trouble::Thread(error) => tracing::error!(collector, "cannot start a worker: {error}"),
-        Trouble::Answered(key, took) => {
-            tracing::warn!(collector, lane = &**key, "answers again after {} s", took.as_secs());
-        }
     }
 }

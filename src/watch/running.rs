@@ -1,42 +1,75 @@
-//! One collector while it runs: its listing worker, its lanes, and how it fares.
+//! One collector while it runs: its listing, its lanes, and how it fares.
 
-use std::collections::BTreeMap;
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, SyncSender};
 use std::time::{Duration, Instant};
 
-use super::poller::Message;
-use super::worker::{self, Done, List, Opened, Read};
 use crate::host::collector::Setup;
-use crate::host::{Depth, Host, Spec};
+use crate::host::{Collector, Depth, Found, Host, Lane, Pass, Spec};
 use crate::model::ids::natural;
 use crate::model::reading::Reason;
 use crate::model::snapshot::{CollectorState, Fact, Fault};
 use crate::model::time::{Stamp, Tick};
 
-/// Something worth a line in the log.
-pub enum Trouble {
-    /// A worker could not be started.
-    Thread(io::Error),
-    /// A lane that was stuck has answered.
-    Answered(Arc<str>, Duration),
+/// What comes back from the crew: always with what was lent to it.
+pub enum Done {
+    /// A collector listed what is there.
+    Listed {
+        /// Index of the collector.
+        index: usize,
+        /// The collector itself.
+        collector: Box<dyn Collector>,
+        /// What it found, with a new lane for each key that was not known; or why it could not list.
+        found: Result<Vec<Opened>, Reason>,
+        /// What could not be read on the way.
+        faults: Vec<Fault>,
+    },
+    /// A lane was read.
+    Read {
+        /// Index of the collector.
+        index: usize,
+        /// Key of the lane.
+        key: Arc<str>,
+        /// Which lane of that key: one that was replaced meanwhile has an older number.
+        generation: u64,
+        /// The lane itself.
+        lane: Box<dyn Lane>,
+        /// The facts.
+        facts: Vec<Fact>,
+        /// What could not be read.
+        faults: Vec<Fault>,
+        /// How long it took.
+        took: Duration,
+    },
 }
 
-/// A collector and its workers.
+/// Something that was found, with a lane where its key was not known.
+pub type Opened = (Found, Option<Box<dyn Lane>>);
+
+/// A reading or listing to be done.
+pub type Task = Box<dyn FnOnce() -> Done + Send>;
+
+/// A lane that was stuck and has answered, and after how long.
+pub type Answered = (Arc<str>, Duration);
+
+/// A collector and its lanes.
 pub struct Running {
     /// Its row.
     pub spec: Spec,
     /// When it is to read next; none before its first pass.
     pub due: Option<Tick>,
+    /// When it is to list next what is there: a scrape between two passes of its own reads only what is known.
+    list_due: Option<Tick>,
     index: usize,
-    host: Host,
-    lister: SyncSender<List>,
+    host: Arc<Host>,
+    /// The collector; lent while it lists.
+    collector: Option<Box<dyn Collector>>,
     listing: Option<Instant>,
     lister_stuck: bool,
     lanes: BTreeMap<Natural, Slot>,
     generation: u64,
-    job: Read,
+    now: Tick,
+    depth: Depth,
     began: Instant,
     state: CollectorState,
     list_faults: Vec<Fault>,
@@ -60,7 +93,8 @@ impl Ord for Natural {
 
 struct Slot {
     generation: u64,
-    worker: SyncSender<Read>,
+    /// The lane; lent while it reads.
+    lane: Option<Box<dyn Lane>>,
     busy: Option<Instant>,
     stuck: bool,
     facts: Vec<Fact>,
@@ -69,46 +103,60 @@ struct Slot {
 }
 
 impl Running {
-    /// Makes the collector and starts its listing worker.
-    ///
-    /// # Errors
-    /// The system has no more threads.
-    pub fn start(index: usize, spec: Spec, setup: &Setup, done: Sender<Message>) -> io::Result<Self> {
-        let lister = worker::lister(index, spec.name, (spec.make)(setup), setup.host.clone(), done)?;
-        let state = CollectorState { name: spec.name, ..CollectorState::default() };
-        Ok(Self {
+    /// Makes the collector.
+    pub fn start(index: usize, spec: Spec, setup: &Setup, host: Arc<Host>) -> Self {
+        Self {
             spec,
             due: None,
+            list_due: None,
             index,
-            host: setup.host.clone(),
-            lister,
+            host,
+            collector: Some((spec.make)(setup)),
             listing: None,
             lister_stuck: false,
             lanes: BTreeMap::new(),
             generation: 0,
-            job: Read { now: Tick::default(), depth: Depth::Full },
+            now: Tick::default(),
+            depth: Depth::Full,
             began: Instant::now(),
-            state,
+            state: CollectorState { name: spec.name, ..CollectorState::default() },
             list_faults: Vec::new(),
-        })
+        }
     }
 
-    /// Starts a pass: lists, and then reads each lane that is not busy.
-    pub fn begin(&mut self, now: Tick, depth: Depth) {
+    /// Starts a pass: what is there is listed if that is due or `listing` asks for it, and then each lane that is here
+    /// is read.
+    pub fn begin(&mut self, now: Tick, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
-        self.job = Read { now, depth };
-        self.began = Instant::now();
-        if self.listing.is_some() {
+        (self.now, self.depth, self.began) = (now, depth, Instant::now());
+        let due = listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due);
+        match self.collector {
+            Some(_) if due => tasks.extend(self.list()),
             // A listing that does not answer holds up nothing that is known already.
-            if self.lister_stuck {
-                self.dispatch();
-            }
-            return;
+            None if !self.lister_stuck => {}
+            _ => self.dispatch(tasks),
         }
-        let known = self.lanes.keys().map(|key| Arc::clone(&key.0)).collect();
-        if self.lister.try_send(List { now, known }).is_ok() {
-            self.listing = Some(self.began);
-        }
+    }
+
+    /// Lists what is there; none while the last listing has not come back.
+    fn list(&mut self) -> Option<Task> {
+        let mut collector = self.collector.take()?;
+        self.listing = Some(self.began);
+        self.list_due = Some(self.now.after(self.spec.interval));
+        let known: BTreeSet<Arc<str>> = self.lanes.keys().map(|key| Arc::clone(&key.0)).collect();
+        let (index, now, host) = (self.index, self.now, Arc::clone(&self.host));
+        Some(Box::new(move || {
+            let mut pass = Pass::new(&host, now, Depth::Full);
+            let found = collector.discover(&mut pass).map(|found| {
+                let open = |found: Found| {
+                    let lane = (!known.contains(&found.key)).then(|| collector.open(&found));
+                    (found, lane)
+                };
+                found.into_iter().map(open).collect()
+            });
+            let faults = pass.faults;
+            Done::Listed { index, collector, found, faults }
+        }))
     }
 
     /// Whether something is still to come that is not known to be stuck.
@@ -117,85 +165,82 @@ impl Running {
             || self.lanes.values().any(|slot| slot.busy.is_some() && !slot.stuck)
     }
 
-    /// Takes what a worker sent.
-    pub fn take(&mut self, done: Done, sender: &Sender<Message>) -> Option<Trouble> {
-        let trouble = self.take_in(done, sender);
-        if !self.is_reading() {
-            self.state.duration = self.began.elapsed();
-        }
-        trouble
-    }
-
-    fn take_in(&mut self, done: Done, sender: &Sender<Message>) -> Option<Trouble> {
-        match done {
-            Done::Listed { found, faults, .. } => {
+    /// Takes what came back; new readings go to `tasks`.
+    pub fn take(&mut self, done: Done, tasks: &mut Vec<Task>) -> Option<Answered> {
+        let answered = match done {
+            Done::Listed { collector, found, faults, .. } => {
+                self.collector = Some(collector);
                 self.listing = None;
                 let late = std::mem::take(&mut self.lister_stuck);
                 self.count(&faults);
                 self.list_faults = faults;
-                let trouble = match found {
-                    Ok(found) => self.adopt(found, sender),
+                match found {
+                    Ok(found) => self.adopt(found),
                     Err(reason) => {
                         self.state.listed = None;
                         tracing::debug!(collector = self.spec.name, "cannot list: {}", reason.as_str());
-                        None
                     }
-                };
+                }
                 if !late {
-                    self.dispatch();
+                    self.dispatch(tasks);
                 }
-                trouble
+                None
             }
-            Done::Read { key, generation, facts, faults, quarantined, took, .. } => {
+            Done::Read { key, generation, lane, facts, faults, took, .. } => {
                 self.count(&faults);
-                let slot = self.lanes.get_mut(&Natural(Arc::clone(&key)))?;
-                if slot.generation != generation {
-                    return None;
-                }
-                slot.busy = None;
-                (slot.facts, slot.faults, slot.quarantined) = (facts, faults, quarantined);
-                std::mem::take(&mut slot.stuck).then_some(Trouble::Answered(key, took))
+                let slot = self.lanes.get_mut(&Natural(Arc::clone(&key)));
+                slot.filter(|slot| slot.generation == generation).and_then(|slot| {
+                    slot.quarantined = lane.quarantined();
+                    slot.lane = Some(lane);
+                    slot.busy = None;
+                    (slot.facts, slot.faults) = (facts, faults);
+                    std::mem::take(&mut slot.stuck).then_some((key, took))
+                })
             }
+        };
+        if !self.is_reading() {
+            self.state.duration = self.began.elapsed();
         }
+        answered
     }
 
-    /// Opens lanes for what is new and drops those of what is gone; a worker that blocks ends when it returns.
-    fn adopt(&mut self, found: Vec<Opened>, sender: &Sender<Message>) -> Option<Trouble> {
+    /// Opens lanes for what is new and drops those of what is gone; one that is out ends when it comes back.
+    fn adopt(&mut self, found: Vec<Opened>) {
         let listed: Arc<[Arc<str>]> = found.iter().map(|(found, _)| Arc::clone(&found.key)).collect();
         if self.state.listed.as_deref() != Some(&*listed) {
-            self.lanes.retain(|key, _| listed.contains(&key.0));
-            self.state.listed = Some(listed);
+            let here: BTreeSet<&Arc<str>> = listed.iter().collect();
+            self.lanes.retain(|key, _| here.contains(&key.0));
+            self.state.listed = Some(Arc::clone(&listed));
         }
-        let mut trouble = None;
         for (found, lane) in found {
             let Some(lane) = lane else { continue };
             self.generation += 1;
-            let key = Arc::clone(&found.key);
-            match worker::lane(self.index, key, self.generation, lane, self.host.clone(), sender.clone()) {
-                Ok(worker) => {
-                    let slot = Slot {
-                        generation: self.generation,
-                        worker,
-                        busy: None,
-                        stuck: false,
-                        facts: Vec::new(),
-                        faults: Vec::new(),
-                        quarantined: 0,
-                    };
-                    self.lanes.insert(Natural(found.key), slot);
-                }
-                Err(error) => trouble = Some(Trouble::Thread(error)),
-            }
+            let slot = Slot {
+                generation: self.generation,
+                lane: Some(lane),
+                busy: None,
+                stuck: false,
+                facts: Vec::new(),
+                faults: Vec::new(),
+                quarantined: 0,
+            };
+            self.lanes.insert(Natural(found.key), slot);
         }
-        trouble
     }
 
-    fn dispatch(&mut self) {
-        let now = Instant::now();
-        for slot in self.lanes.values_mut().filter(|slot| slot.busy.is_none()) {
-            if slot.worker.try_send(self.job).is_ok() {
-                slot.busy = Some(now);
-            }
+    fn dispatch(&mut self, tasks: &mut Vec<Task>) {
+        let (began, index, now, depth) = (Instant::now(), self.index, self.now, self.depth);
+        for (key, slot) in &mut self.lanes {
+            let Some(mut lane) = slot.lane.take() else { continue };
+            slot.busy = Some(began);
+            let (key, generation, host) = (Arc::clone(&key.0), slot.generation, Arc::clone(&self.host));
+            tasks.push(Box::new(move || {
+                let mut pass = Pass::new(&host, now, depth);
+                let began = Instant::now();
+                let facts = lane.read(&mut pass);
+                let (faults, took) = (pass.faults, began.elapsed());
+                Done::Read { index, key, generation, lane, facts, faults, took }
+            }));
         }
     }
 
@@ -215,13 +260,6 @@ impl Running {
     /// The facts of every lane that answers.
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
         self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| slot.facts.iter().cloned())
-    }
-
-    /// When the first of what is still to come will be past its deadline.
-    pub fn next_deadline(&self) -> Option<Instant> {
-        let listing = self.listing.filter(|_| !self.lister_stuck);
-        let busy = self.lanes.values().filter(|slot| !slot.stuck).filter_map(|slot| slot.busy);
-        listing.into_iter().chain(busy).min().and_then(|since| since.checked_add(self.spec.deadline))
     }
 
     /// What is past its deadline becomes stuck: reported, counted once, left alone.

@@ -17,6 +17,7 @@ use crate::model::finding::Finding;
 use crate::model::history::{Baseline, History};
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::time::Stamp;
+use crate::model::vfmap::VfMap;
 
 const VERSION: u32 = 1;
 const STATE: &str = "state.json";
@@ -36,6 +37,8 @@ pub struct Remembered {
     pub flaps: BTreeMap<PortKey, Vec<SystemTime>>,
     /// Findings by check and subject, and when they began.
     pub findings: BTreeMap<(String, String), SystemTime>,
+    /// Who held which VF.
+    pub vf_map: VfMap,
     /// Events, oldest first.
     pub events: Vec<Event>,
 }
@@ -84,6 +87,8 @@ struct State {
     flaps: BTreeMap<String, Vec<u64>>,
     #[serde(default)]
     findings: Vec<Held>,
+    #[serde(default)]
+    vf_map: super::vfmap::stored::Map,
 }
 
 /// The part of a state that every version has.
@@ -223,6 +228,7 @@ impl Store {
                     since: millis(now.wall_of(finding.since)),
                 })
                 .collect(),
+            vf_map: super::vfmap::stored::Map::from(&history.vf_map),
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
         replace(&self.directory, STATE, &bytes)?;
@@ -306,6 +312,7 @@ fn remember(state: State) -> Remembered {
             .filter_map(|(key, times)| Some((port(&key)?, times.into_iter().map(wall).collect())))
             .collect(),
         findings: state.findings.into_iter().map(|held| ((held.check, held.subject), wall(held.since))).collect(),
+        vf_map: state.vf_map.into(),
         events: Vec::new(),
     }
 }

@@ -4,11 +4,13 @@
 #![allow(unreachable_pub, reason = "a module of several programs, none of which is a library")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+pub mod cost;
 pub mod exposition;
 pub mod faulty;
 pub mod hand;
 pub mod host;
 pub mod http;
+pub mod iplink;
 pub mod run;
 pub mod tools;
 pub mod toy;

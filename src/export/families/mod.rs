@@ -6,6 +6,7 @@ pub mod findings;
 pub mod pcie;
 pub mod port;
 pub mod process;
+pub mod vf;
 
 /// The version that brought the first families.
 const FIRST: &str = "0.1.0";

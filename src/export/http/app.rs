@@ -77,6 +77,11 @@ impl App {
         *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(agent);
     }
 
+    /// The state of the agent as it is now.
+    pub fn agent(&self) -> AgentState {
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner).as_ref().clone()
+    }
+
     /// What the operator chose.
     pub fn options(&self) -> &Options {
         &self.options
@@ -211,6 +216,10 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer
     let headers = answer.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if content_type == Document::Page.content_type() {
+        let policy = HeaderValue::from_static(crate::export::page::CONTENT_SECURITY_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
     answer
 }
 

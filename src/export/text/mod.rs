@@ -1,3 +1,6 @@
 //! Texts for people and for other monitors.
 
 pub mod check;
+pub mod explain;
+pub mod paint;
+pub mod vf;

@@ -134,6 +134,14 @@ async fn routes() {
 }
 
 #[tokio::test]
+async fn the_page_may_load_nothing() {
+    let running = start(Arc::default(), Options::default()).await;
+    let (_, head, _) = get(running.address, "/").await;
+    assert!(head.contains("content-security-policy: default-src 'none'; style-src 'unsafe-inline'"), "{head}");
+    assert!(!get(running.address, "/-/healthy").await.1.contains("content-security-policy"));
+}
+
+#[tokio::test]
 async fn before_the_first_pass() {
     let source = Arc::new(Fixed::default());
     let running = start(Arc::clone(&source), Options::default()).await;

@@ -159,7 +159,8 @@ fn a_recorded_host_whose_files_are_replaced() {
     std::fs::write(directory.join("current_link_width"), "16\n").unwrap();
 
     let io = Arc::new(crate::host::fs::Fs::new());
-    let host = Host { io, procfs: root.path().join("proc"), sysfs, live: false };
+    let roots = crate::host::io::Roots::below(root.path());
+    let host = Host { io, procfs: root.path().join("proc"), sysfs, roots, route: None, live: false };
     let mut pass = Pass::new(&host, Tick(0), Depth::Full);
     let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
     let found = collector.discover(&mut pass).unwrap();

@@ -161,7 +161,14 @@ fn a_directory_in_a_files_place_costs_only_itself() {
     std::fs::write(port.join("counters/symbol_error"), "5\n").unwrap();
     std::fs::write(port.join("state"), "4: ACTIVE\n\n").unwrap();
     let io = Arc::new(crate::host::fs::Fs::new());
-    let host = Host { io, sysfs: folder.path().into(), procfs: folder.path().into(), live: false };
+    let host = Host {
+        io,
+        sysfs: folder.path().into(),
+        procfs: folder.path().into(),
+        roots: crate::host::io::Roots::below(folder.path()),
+        route: None,
+        live: false,
+    };
     let mut collector = Rdma::new(&Setup { host: host.clone(), filter: Filter::default() }, None);
     let mut pass = Pass::new(&host, Tick(0), Depth::Full);
     let found = collector.discover(&mut pass).unwrap();

@@ -1,0 +1,87 @@
+//! `lanewatch demo`: the agent over a built-in example host that changes over time. Nothing of this host is read, and
+//! nothing is kept.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use clap::ArgMatches;
+
+use super::agent;
+use super::args::{Common, Demo as Flags};
+use super::failure::Failure;
+use super::settings::{Settings, WebSettings};
+use crate::host::collector::Setup;
+use crate::host::example::Example;
+use crate::model::event::EventKind;
+use crate::watch::clock::SystemClock;
+use crate::watch::{Engine, Poller};
+
+/// How often the host changes.
+const STEP: Duration = Duration::from_secs(1);
+
+/// Serves the example host until asked to end.
+///
+/// # Errors
+/// A socket cannot be opened, or the system has no more threads.
+pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &Flags) -> Result<ExitCode, Failure> {
+    let web = settings.web(&flags.web)?;
+    let mut example = Example::new();
+    let setup = Setup { host: example.host(), filter: settings.filter.clone() };
+    let engine = Engine::new(Arc::clone(&settings.policy), false);
+    let specs = settings.collectors.iter().copied();
+    let mut poller = Poller::new(&setup, specs, Arc::new(SystemClock), engine, None).context("cannot start reading")?;
+    poller.note(EventKind::Started, format!("lanewatch {} started on its example host", env!("CARGO_PKG_VERSION")));
+    let began = Instant::now();
+    let mover = thread::Builder::new().name("example".to_owned());
+    mover
+        .spawn(move || {
+            loop {
+                thread::sleep(STEP);
+                example.advance(began.elapsed());
+            }
+        })
+        .context("cannot start the example host")?;
+    eprint!("{}", announcement(&web));
+    agent::run(poller, &web, || Settings::new(common, matches)).map_err(Failure::from)
+}
+
+/// Where to look, and what there will be to see.
+fn announcement(web: &WebSettings) -> String {
+    let address = web.listen.first().map_or("", String::as_str);
+    let url = match address.strip_prefix(':') {
+        Some(port) => format!("http://localhost:{port}"),
+        None => format!("http://{address}"),
+    };
+    format!(
+        "An example host: two ConnectX-6 at 200 Gb/s (mlx5_0, mlx5_1). Nothing of this machine is read.\n\
+         \n\
+         \x20 page     {url}/\n\
+         \x20 metrics  {url}{}\n\
+         \n\
+         In 8 s the PCIe link of mlx5_1 trains to 8 GT/s x8 and carries 63 of its 200 Gb/s; three readings later that\n\
+         is a finding. At 1:38 it recovers, at 2:30 the port loses its link for 8 s, and at 3:30 the link degrades\n\
+         again, and so on.\n\
+         Ctrl-C ends it.\n\n",
+        web.telemetry_path
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_says_where_to_look() {
+        let web = |listen: &str| WebSettings {
+            listen: vec![listen.to_owned()],
+            telemetry_path: "/m".to_owned(),
+            max_requests: 1,
+            systemd_socket: false,
+        };
+        assert!(announcement(&web(":10015")).contains("page     http://localhost:10015/\n"));
+        assert!(announcement(&web("127.0.0.1:9")).contains("metrics  http://127.0.0.1:9/m\n"));
+    }
+}

@@ -1,0 +1,269 @@
+//! One device's lane, put together for people: `explain` and the status page draw from it.
+
+mod port;
+
+use std::fmt;
+
+use crate::model::finding::{Finding, Subject};
+use crate::model::ids::PciAddress;
+use crate::model::numa::NumaNode;
+use crate::model::pcie::{FunctionKind, PciFunction};
+use crate::model::rdma::RdmaDevice;
+use crate::model::topology::{Link, Verdict};
+use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
+use crate::watch::Report;
+pub use port::PortEnd;
+
+/// The lane of a device, from its NUMA node to its ports.
+#[derive(Debug)]
+pub struct Lane<'a> {
+    /// The device.
+    pub device: &'a RdmaDevice,
+    /// The PCI function behind it.
+    pub function: Option<&'a PciFunction>,
+    /// The NUMA node of the function; the node itself where the host lists it.
+    pub node: Option<(u32, Option<&'a NumaNode>)>,
+    /// The links from the root down to the device.
+    pub hops: Vec<Hop<'a>>,
+    /// Its ports.
+    pub ports: Vec<PortEnd<'a>>,
+    /// Findings on the device, its ports and its links, worst first.
+    pub findings: Vec<&'a Finding>,
+}
+
+/// One link of a lane.
+#[derive(Debug)]
+pub struct Hop<'a> {
+    /// The link.
+    pub link: &'a Link,
+    /// How it stands.
+    pub state: HopState,
+    /// Whether the active ports ask for more than it carries, and for more in proportion than of any other hop.
+    pub limits: bool,
+}
+
+/// How a link stands, speed and width taken together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HopState {
+    /// All that both ends can do.
+    Full,
+    /// Below what both ends can do.
+    Degraded,
+    /// The device could do more in another slot.
+    LimitedBySlot,
+    /// Speed or width are not known.
+    Unknown,
+    /// Not the real path: no real link would run so (integrated and emulated functions).
+    Nominal,
+    /// The device no longer answers.
+    OffBus,
+}
+
+impl HopState {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Full => "ok",
+            Self::Degraded => "degraded",
+            Self::LimitedBySlot => "limited by slot",
+            Self::Unknown => "unknown",
+            Self::Nominal => "not a real link",
+            Self::OffBus => "off the bus",
+        }
+    }
+}
+
+/// Every device's lane, in the order of their names.
+pub fn lanes(report: &Report) -> Vec<Lane<'_>> {
+    let mut devices: Vec<&RdmaDevice> = report.snapshot.devices().collect();
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    devices.into_iter().map(|device| Lane::new(report, device)).collect()
+}
+
+impl<'a> Lane<'a> {
+    /// Puts the lane of a device together.
+    pub fn new(report: &'a Report, device: &'a RdmaDevice) -> Self {
+        let function = device.identity.pci_address.and_then(|address| report.snapshot.function(address));
+        let node = function.and_then(|function| function.numa_node);
+        let limit = limit(report, device);
+        let path = device.identity.pci_address.into_iter().flat_map(|function| report.topology.path(function));
+        let fastest = fastest(report, device);
+        let hop = |link: &'a Link| {
+            let state = if link.is_placeholder(fastest) { HopState::Nominal } else { state(link) };
+            Hop { link, state, limits: limit.is_some_and(|limit| limit.name == link.name) }
+        };
+        let mut hops: Vec<Hop<'_>> = path.map(hop).collect();
+        hops.reverse();
+        let ports = device.ports.iter().map(|port| PortEnd::new(report, device, port, limit)).collect();
+        let mut lane = Self {
+            device,
+            function,
+            node: node.map(|id| (id, report.snapshot.all::<NumaNode>().find(|node| node.id == id))),
+            hops,
+            ports,
+            findings: Vec::new(),
+        };
+        lane.findings = report.findings.iter().filter(|finding| lane.concerns(finding)).collect();
+        lane
+    }
+
+    /// Whether a finding is on this lane: its device, or a function or port of its path.
+    fn concerns(&self, finding: &Finding) -> bool {
+        let condition = &finding.condition;
+        let on_path = |address: PciAddress| {
+            self.function.is_some_and(|function| function.address == address)
+                || self
+                    .hops
+                    .iter()
+                    .any(|hop| hop.link.name == address || hop.link.upstream.is_some_and(|(upper, _)| upper == address))
+        };
+        condition.device.as_ref() == Some(&self.device.name)
+            || matches!(condition.subject, Subject::Pci(address) if on_path(address))
+    }
+
+    /// Whether the function is a VF, whose links are its PF's.
+    pub fn is_virtual(&self) -> bool {
+        self.function.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { .. }))
+    }
+}
+
+/// The link of which the active ports ask for most in proportion to what it carries, if that is too much.
+fn limit<'a>(report: &'a Report, device: &RdmaDevice) -> Option<&'a Link> {
+    let function = report.lanes.paths.get(&device.name)?.function;
+    let fastest = fastest(report, device).0;
+    let asked = |link: &Link| report.lanes.demand.get(&link.name).map_or(fastest, |demand| demand.0.max(fastest));
+    let ratios = report.topology.path(function).filter_map(|link| Some((link, link.bandwidth()?.0 / asked(link))));
+    let tightest = ratios.min_by(|(_, a), (_, b)| a.total_cmp(b));
+    tightest.filter(|(_, ratio)| *ratio < 1.0 - 1e-9).map(|(link, _)| link)
+}
+
+/// The rate of the fastest active port of a device.
+fn fastest(report: &Report, device: &RdmaDevice) -> BytesPerSecond {
+    let ports = report.lanes.ports.iter().filter(|(key, _)| key.device == device.name);
+    BytesPerSecond(ports.filter_map(|(_, lane)| lane.rate).fold(0.0, |most, rate| most.max(rate.0)))
+}
+
+fn state(link: &Link) -> HopState {
+    let verdicts = [link.speed().verdict(), link.width().verdict()];
+    if link.device.off_bus {
+        HopState::OffBus
+    } else if verdicts.contains(&Verdict::Degraded) {
+        HopState::Degraded
+    } else if verdicts.contains(&Verdict::LimitedBySlot) {
+        HopState::LimitedBySlot
+    } else if verdicts.contains(&Verdict::Unknown) {
+        HopState::Unknown
+    } else {
+        HopState::Full
+    }
+}
+
+impl Hop<'_> {
+    /// What it runs at and carries: `8 GT/s x8 = 63.0 Gb/s`.
+    pub fn current(&self) -> String {
+        let (speed, width) = (self.link.speed(), self.link.width());
+        Rate(speed.current, width.current).to_string()
+    }
+
+    /// What both ends can do: `16 GT/s x16 = 252.1 Gb/s`.
+    pub fn capable(&self) -> String {
+        Rate(self.link.speed().capable(), self.link.width().capable()).to_string()
+    }
+
+    /// Its state in words, with what it could be: `degraded in speed and width: both ends can do …`.
+    pub fn words(&self) -> String {
+        let (speed, width) = (self.link.speed(), self.link.width());
+        match self.state {
+            HopState::Full if self.link.upstream.is_none() => "all that the device can do".to_owned(),
+            HopState::Full => "all that both ends can do".to_owned(),
+            HopState::Degraded => {
+                let what = match (speed.verdict(), width.verdict()) {
+                    (Verdict::Degraded, Verdict::Degraded) => "speed and width",
+                    (Verdict::Degraded, _) => "speed",
+                    _ => "width",
+                };
+                format!("degraded in {what}: both ends can do {}", self.capable())
+            }
+            HopState::LimitedBySlot => {
+                format!("limited by its slot: the device could do {}", Rate(speed.device, width.device))
+            }
+            HopState::Unknown if self.link.bandwidth().is_some() => "what both ends can do is not known".to_owned(),
+            HopState::Unknown => "the host does not say how it runs".to_owned(),
+            HopState::Nominal => "not a real link: an integrated or emulated function says so".to_owned(),
+            HopState::OffBus => "the device no longer answers on the bus".to_owned(),
+        }
+    }
+}
+
+/// Speed, width and what they carry.
+struct Rate(Option<TransfersPerSecond>, Option<Lanes>);
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.1) {
+            (Some(speed), Some(width)) => write!(f, "{speed} {width} = {}", link_bandwidth(speed, width)),
+            (Some(speed), None) => write!(f, "{speed}, unknown width"),
+            (None, Some(width)) => write!(f, "{width}, unknown speed"),
+            (None, None) => f.write_str("unknown"),
+        }
+    }
+}
+
+/// Why a link is the limit.
+fn why(link: &Link) -> String {
+    let what = |speed: Option<TransfersPerSecond>, width: Option<Lanes>| match (speed, width) {
+        (Some(speed), Some(width)) => format!("{speed} {width}"),
+        _ => "an unknown rate".to_owned(),
+    };
+    let (speed, width) = (link.speed(), link.width());
+    let reason = match state(link) {
+        HopState::Degraded => {
+            format!("trained at {link}, both ends can do {}", what(speed.capable(), width.capable()))
+        }
+        HopState::LimitedBySlot => {
+            format!("{link} is all its slot can do, the card could do {}", what(speed.device, width.device))
+        }
+        HopState::Full => format!("{link} is all that the card can do"),
+        HopState::Unknown | HopState::Nominal => format!("it runs at {link}"),
+        HopState::OffBus => "the device no longer answers".to_owned(),
+    };
+    format!("the link above {} is the limit ({reason})", link.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::testing;
+
+    #[test]
+    fn the_degraded_link_is_the_limit_and_is_said_so() {
+        let mut report = testing::report();
+        report.lanes = crate::assess::lane::Lanes::new(&report.snapshot, &report.topology);
+        let lanes = lanes(&report);
+        let names: Vec<&str> = lanes.iter().map(|lane| lane.device.name.as_str()).collect();
+        assert_eq!(names, ["bnxt_re0", "mlx5_3", "mlx5_10", "rxe0"]);
+        let lane = &lanes[1];
+        assert_eq!(lane.hops.len(), 1);
+        assert!(lane.hops[0].limits);
+        assert_eq!(lane.hops[0].current(), "8 GT/s x8 = 63.0 Gb/s");
+        assert_eq!(lane.hops[0].words(), "degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s");
+        assert_eq!(
+            lane.ports[0].verdict,
+            "63.0 Gb/s of 200 Gb/s: the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8, both ends can do \
+             16 GT/s x16)"
+        );
+        assert!(lane.ports[0].held_back);
+        assert_eq!(lane.findings.len(), 1);
+        assert_eq!(lane.node.map(|(id, _)| id), Some(1));
+    }
+
+    #[test]
+    fn ports_that_are_down_or_unread_are_said_so() {
+        let report = testing::report();
+        let lanes = lanes(&report);
+        assert_eq!(lanes[0].ports[0].verdict, "no traffic: the port is DOWN, Disabled");
+        assert_eq!(lanes[2].hops[0].state, HopState::Degraded, "a VF has its PF's links");
+        assert_eq!(lanes[2].ports[0].verdict, "no traffic: the port is in a state that cannot be read");
+        assert!(lanes[3].hops.is_empty() && lanes[3].ports.is_empty() && lanes[3].node.is_none());
+    }
+}

@@ -1,0 +1,231 @@
+//! Records what collectors ask of a host, so that the same questions can be asked again elsewhere.
+
+mod scrub;
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::io::{DirStamp, Host, HostIo, OpenFile, reason_of};
+use crate::model::reading::Reason;
+pub use scrub::Scrubber;
+
+/// Links followed on one path before it counts as a loop, as in the kernel.
+const MOST_LINKS: usize = 40;
+
+/// What stood at a path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Entry {
+    /// A directory.
+    Directory,
+    /// A file with this content.
+    File(Vec<u8>),
+    /// A file that could not be read.
+    Unreadable,
+    /// A link to this, relative.
+    Link(PathBuf),
+}
+
+/// Entries by path, below `sys` and `proc`.
+pub type Entries = BTreeMap<PathBuf, Entry>;
+
+/// Input and output that remembers what it was asked for. Regular files that are only listed, and never read, are
+/// not kept: a serial number or the like must not get into a record by standing beside something else.
+pub struct Recording {
+    inner: Arc<dyn HostIo>,
+    roots: [(PathBuf, &'static str); 2],
+    seen: Arc<Mutex<Entries>>,
+}
+
+impl Recording {
+    /// The host, read through a recording of it. Netlink is not asked, so that the files are.
+    pub fn of(host: &Host) -> (Arc<Self>, Host) {
+        let recording = Arc::new(Self {
+            inner: Arc::clone(&host.io),
+            roots: [(host.sysfs.clone(), "sys"), (host.procfs.clone(), "proc")],
+            seen: Arc::default(),
+        });
+        let io: Arc<dyn HostIo> = Arc::<Self>::clone(&recording);
+        let host = Host { io, route: None, live: false, ..host.clone() };
+        (recording, host)
+    }
+
+    /// What was seen so far, by paths that lead through no link.
+    pub fn entries(&self) -> Entries {
+        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where a path leads, noting the links on the way: below which root, and the path there. None for what leads
+    /// out of the host's trees or round in links.
+    fn real(&self, path: &Path, follow_last: bool) -> Option<Place> {
+        let (root, name, rest) =
+            self.roots.iter().find_map(|(root, name)| Some((root, *name, path.strip_prefix(root).ok()?)))?;
+        let mut ahead = parts(rest);
+        let mut below = PathBuf::new();
+        let mut links = 0;
+        while let Some(part) = ahead.pop() {
+            if part == ".." {
+                if !below.pop() {
+                    return None;
+                }
+                continue;
+            }
+            let next = below.join(&part);
+            if ahead.is_empty() && !follow_last {
+                below = next;
+                continue;
+            }
+            let Ok(target) = self.inner.link(&root.join(&next)) else {
+                below = next;
+                continue;
+            };
+            links += 1;
+            if links > MOST_LINKS {
+                return None;
+            }
+            let target = self.note_link(&Place { root: root.clone(), name, below: next }, &target)?;
+            ahead.extend(parts(&target));
+        }
+        Some(Place { root: root.clone(), name, below })
+    }
+
+    /// Notes a link; says its target, made relative where it was absolute.
+    fn note_link(&self, place: &Place, target: &Path) -> Option<PathBuf> {
+        let target = match target.strip_prefix(&place.root) {
+            Ok(inside) if target.is_absolute() => {
+                let up = place.below.components().count().saturating_sub(1);
+                std::iter::repeat_n(Path::new(".."), up).chain([inside]).collect()
+            }
+            _ if target.is_absolute() => return None,
+            _ => target.to_owned(),
+        };
+        self.note(place, Entry::Link(target.clone()));
+        Some(target)
+    }
+
+    fn note(&self, place: &Place, entry: Entry) {
+        note(&self.seen, place.path(), entry);
+    }
+
+    /// Notes that something is a directory, and what of its entries are links and directories.
+    fn note_list(&self, place: &Place, names: &[String]) {
+        self.note(place, Entry::Directory);
+        for name in names {
+            let entry = Place { below: place.below.join(name), ..place.clone() };
+            let path = entry.root.join(&entry.below);
+            if let Ok(target) = self.inner.link(&path) {
+                self.note_link(&entry, &target);
+            } else if self.inner.list(&path).is_ok() {
+                self.note(&entry, Entry::Directory);
+            }
+        }
+    }
+
+    /// Notes that a file could not be read, unless it is not there. What the kernel refuses to say of an interface
+    /// that is down, or of a GID without one, is as good as not there.
+    fn note_failure(&self, place: &Place, error: &io::Error) {
+        note_failure(&self.seen, place, error);
+    }
+}
+
+/// Where something is: the root, its name, and the path below it.
+#[derive(Debug, Clone)]
+struct Place {
+    root: PathBuf,
+    name: &'static str,
+    below: PathBuf,
+}
+
+impl Place {
+    fn path(&self) -> PathBuf {
+        Path::new(self.name).join(&self.below)
+    }
+}
+
+fn note(seen: &Mutex<Entries>, path: PathBuf, entry: Entry) {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    if entry == Entry::Directory {
+        seen.entry(path).or_insert(entry);
+    } else {
+        seen.insert(path, entry);
+    }
+}
+
+fn note_failure(seen: &Mutex<Entries>, place: &Place, error: &io::Error) {
+    let Some(reason) = reason_of(error) else { return };
+    let silent = |part: Component<'_>| part.as_os_str() == "gid_attrs" || part.as_os_str() == "net";
+    if reason != Reason::NotSupported || !place.below.components().any(silent) {
+        note(seen, place.path(), Entry::Unreadable);
+    }
+}
+
+/// The names in a path, last one first.
+fn parts(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter(|part| matches!(part, Component::Normal(_) | Component::ParentDir));
+    let mut parts: Vec<OsString> = names.map(|part| part.as_os_str().to_owned()).collect();
+    parts.reverse();
+    parts
+}
+
+impl HostIo for Recording {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        let place = self.real(path, true);
+        match (self.inner.open(path), place) {
+            (Ok(file), Some(place)) => Ok(Box::new(Recorded { file, place, seen: Arc::clone(&self.seen) })),
+            (Err(error), Some(place)) => {
+                self.note_failure(&place, &error);
+                Err(error)
+            }
+            (opened, None) => opened,
+        }
+    }
+
+    fn list(&self, path: &Path) -> io::Result<Vec<String>> {
+        let names = self.inner.list(path)?;
+        if let Some(place) = self.real(path, true) {
+            self.note_list(&place, &names);
+        }
+        Ok(names)
+    }
+
+    fn link(&self, path: &Path) -> io::Result<PathBuf> {
+        let target = self.inner.link(path)?;
+        if let Some(place) = self.real(path, false) {
+            self.note_link(&place, &target);
+        }
+        Ok(target)
+    }
+
+    fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
+        let stamp = self.inner.stamp(path)?;
+        if let Some(place) = self.real(path, true) {
+            self.note(&place, Entry::Directory);
+        }
+        Ok(stamp)
+    }
+}
+
+struct Recorded {
+    file: Box<dyn OpenFile>,
+    place: Place,
+    seen: Arc<Mutex<Entries>>,
+}
+
+impl OpenFile for Recorded {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read(buffer);
+        match &read {
+            Ok(length) => {
+                let content = buffer.get(..*length).unwrap_or_default().to_vec();
+                note(&self.seen, self.place.path(), Entry::File(content));
+            }
+            Err(error) => note_failure(&self.seen, &self.place, error),
+        }
+        read
+    }
+}
+
+#[cfg(test)]
+mod tests;
