@@ -4,6 +4,8 @@
 
 pub mod aer;
 pub mod devices;
+pub mod irq;
+pub mod kmsg;
 pub mod lane;
 pub mod pcie;
 pub mod ports;
@@ -50,6 +52,10 @@ pub const RULES: &[Rule] = &[
     pcie::drifted,
     aer::errors,
     vf::all,
+    irq::remote,
+    irq::piled_up,
+    irq::drifted,
+    kmsg::messages,
 ];
 
 /// Everything the rules say of a host.

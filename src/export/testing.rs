@@ -13,17 +13,21 @@ use crate::model::check::{Check, Severity, Status};
 use crate::model::counter::{self, Counters};
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
+use crate::model::holder::Holder;
 use crate::model::ids::{DeviceName, Guid, PciAddress, PortKey};
+use crate::model::irq::IrqSummary;
 use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
 use crate::model::rdma::{
     DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, RdmaResources, Speed,
 };
 use crate::model::reading::{Reading, Reason};
 use crate::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
+use crate::model::sriov::{Detail, Fabric, Mac, Pf, Vf, VfConfig, VfKey, VfLink, VfTraffic, Vlan};
 use crate::model::system::System;
 use crate::model::time::{Stamp, Tick};
 use crate::model::topology::Topology;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
+use crate::model::vfmap::{Identity, PfRow, Row, Seen, Tenure, Trust, VfMap};
 use crate::watch::Report;
 
 /// Compares a committed file with what it should be; with `LANEWATCH_UPDATE` set, writes it.
@@ -189,6 +193,69 @@ fn functions() -> Vec<PciFunction> {
     vec![vf, pf, root, unknown]
 }
 
+/// The PF at 0000:98:00.0 with its VF.
+fn pf() -> Pf {
+    let config = VfConfig {
+        mac: Some(Mac([2, 0, 0, 0, 0, 7])),
+        vlan: Some(Vlan { id: 42, qos: 0, protocol: Some(0x8100) }),
+        trust: Some(false),
+        link: Some(VfLink::Auto),
+        ..VfConfig::default()
+    };
+    let traffic = VfTraffic { received_bytes: Some(9_007_199_254_740_993), ..VfTraffic::default() };
+    let vf = Vf {
+        number: 0,
+        address: Some(address("0000:98:00.1")),
+        driver: Some(Arc::from("vfio-pci")),
+        iommu_group: Some(40),
+        config: Some(config),
+        traffic: Some(traffic),
+        ..Vf::default()
+    };
+    Pf {
+        address: address("0000:98:00.0"),
+        driver: Some(Arc::from("mlx5_core")),
+        fabric: Some(Fabric::Ethernet),
+        limit: Some(8),
+        configured: None,
+        reported: Some(1),
+        announced: Some(1),
+        netdevs: vec![Arc::from("ens1")],
+        devices: vec![DeviceName::new("mlx5_3")],
+        up: Reading::Value(true),
+        switchdev: false,
+        probe: None,
+        detail: Detail::Full,
+        vfs: vec![vf],
+    }
+}
+
+/// Who holds that VF.
+fn vf_map() -> VfMap {
+    let pf = address("0000:98:00.0");
+    let holder = Holder::Vm(Arc::from("vm1"));
+    let since = now().wall - Duration::from_secs(60);
+    let tenure = Tenure { holder: holder.clone(), pid: Some(20), since, identity: Identity::default(), config: None };
+    let row = Row {
+        address: Some(address("0000:98:00.1")),
+        driver: Some(Arc::from("vfio-pci")),
+        iommu_group: Some(40),
+        identity: Identity::default(),
+        holder,
+        tenure: Some(tenure),
+        trust: Trust::Verified(since),
+        instance: None,
+        mark: None,
+    };
+    let mut map = VfMap::default();
+    map.pfs.insert(pf, PfRow { generation: 3, changed: Some(since), probe: None });
+    map.rows.insert(VfKey { pf, vf: 0 }, row);
+    if let Some(seen) = map.signals.first_mut() {
+        *seen = Seen { count: 1, last: Some(since) };
+    }
+    map
+}
+
 fn finding() -> Finding {
     Finding {
         condition: Condition {
@@ -243,7 +310,7 @@ pub(super) fn report() -> Report {
         boot_id: None,
         uptime: Some(Duration::from_secs(7_200)),
     };
-    let mut facts: Vec<Fact> = vec![Arc::new(system), Arc::new(resources)];
+    let mut facts: Vec<Fact> = vec![Arc::new(system), Arc::new(resources), Arc::new(pf())];
     facts.extend(devices().into_iter().map(|device| Arc::new(device) as Fact));
     facts.extend(functions.into_iter().map(|function| Arc::new(function) as Fact));
     let rdma = CollectorState {
@@ -283,7 +350,20 @@ pub(super) fn report() -> Report {
             text: "16 GT/s x16 became 8 GT/s x8.".to_owned(),
         }]),
         link_changes: BTreeMap::from([(address("0000:98:00.0"), 1)]),
-        vf_map: crate::model::vfmap::VfMap::default(),
+        irqs: BTreeMap::from([
+            (
+                address("0000:98:00.0"),
+                IrqSummary {
+                    vectors: [62, 2, 0],
+                    interrupts: Some([9_007_199_254_740_993, 12, 0]),
+                    busiest: Some((17, 0.125)),
+                    affinity_changes: 3,
+                    placed: true,
+                },
+            ),
+            (address("0000:3b:00.0"), IrqSummary { vectors: [0, 0, 4], ..IrqSummary::default() }),
+        ]),
+        vf_map: vf_map(),
         evaluated: now().wall,
     }
 }

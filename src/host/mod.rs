@@ -7,12 +7,15 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod ethtool;
 pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
 pub mod holders;
 pub mod io;
+pub mod irq;
+pub mod kmsg;
 pub mod machine;
 pub mod memory;
 pub mod net;
@@ -39,6 +42,9 @@ pub const COLLECTORS: &[Spec] = &[
     sriov::SPEC,
     holders::SPEC,
     machine::SPEC,
+    ethtool::SPEC,
+    irq::SPEC,
+    kmsg::SPEC,
     numa::SPEC,
     system::SPEC,
 ];

@@ -165,6 +165,14 @@ checks! {
     VfGroupShared = "vf_group_shared",
     /// A VF's configuration is no longer what it was, or not what its holder wants.
     VfConfigDrifted = "vf_config_drifted",
+    /// A device's interrupts are served on another NUMA node than its own.
+    IrqRemote = "irq_remote",
+    /// One CPU serves most of the interrupts of a device that has many vectors.
+    IrqPiledUp = "irq_piled_up",
+    /// A device's vectors stand elsewhere than they did when all was well.
+    IrqDrifted = "irq_drifted",
+    /// The kernel said something about a watched device.
+    KernelMessage = "kernel_message",
 }
 
 impl std::str::FromStr for Check {

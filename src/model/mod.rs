@@ -5,11 +5,15 @@
 
 pub mod check;
 pub mod counter;
+pub mod cpus;
+pub mod ethtool;
 pub mod event;
 pub mod finding;
 pub mod history;
 pub mod holder;
 pub mod ids;
+pub mod irq;
+pub mod kmsg;
 pub mod machine;
 pub mod net;
 pub mod numa;

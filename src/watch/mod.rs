@@ -3,6 +3,8 @@
 pub mod clock;
 pub mod crew;
 pub mod engine;
+pub mod interrupts;
+pub mod kernel_log;
 pub mod learn;
 pub mod ledger;
 pub mod poller;

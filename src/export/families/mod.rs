@@ -3,6 +3,8 @@
 pub mod agent;
 pub mod device;
 pub mod findings;
+pub mod irq;
+pub mod kmsg;
 pub mod pcie;
 pub mod port;
 pub mod process;
