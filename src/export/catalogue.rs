@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use prometheus_client::metrics::MetricType;
 
 use super::content::Content;
-use super::families::{agent, device, findings, irq, kmsg, pcie, port, process};
+use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, process};
 use super::series::Series;
 
 /// The type of a family.
@@ -99,8 +99,10 @@ pub const FAMILIES: &[Part] = &[
     Part { title: "Devices", families: device::FAMILIES },
     Part { title: "Ports", families: port::FAMILIES },
     Part { title: "PCIe and SR-IOV", families: pcie::FAMILIES },
+    Part { title: "Ethernet ports", families: netdev::FAMILIES },
     Part { title: "Interrupts", families: irq::FAMILIES },
     Part { title: "Kernel messages", families: kmsg::FAMILIES },
+    Part { title: "The host", families: posture::FAMILIES },
     Part { title: "Findings", families: findings::FAMILIES },
     Part { title: "The agent's process", families: process::FAMILIES },
 ];

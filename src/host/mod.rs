@@ -20,6 +20,7 @@ pub mod net;
 pub mod netlink;
 pub mod numa;
 pub mod pci;
+pub mod posture;
 pub mod rdma;
 pub mod recording;
 #[cfg(test)]
@@ -40,5 +41,6 @@ pub const COLLECTORS: &[Spec] = &[
     irq::SPEC,
     kmsg::SPEC,
     numa::SPEC,
+    posture::SPEC,
     system::SPEC,
 ];

@@ -19,6 +19,8 @@ pub enum Subject {
     Device(DeviceName),
     /// A PCI function, or the link above it: its address.
     Pci(PciAddress),
+    /// An aspect of the host itself: `host/iommu`.
+    Host(&'static str),
 }
 
 impl fmt::Display for Subject {
@@ -27,6 +29,7 @@ impl fmt::Display for Subject {
             Self::Port(port) => port.fmt(f),
             Self::Device(device) => device.fmt(f),
             Self::Pci(address) => address.fmt(f),
+            Self::Host(aspect) => write!(f, "host/{aspect}"),
         }
     }
 }
@@ -79,6 +82,7 @@ impl Condition {
             Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
             Subject::Device(device) => (Some(device.clone()), None, None),
             Subject::Pci(address) => (None, None, Some(*address)),
+            Subject::Host(_) => (None, None, None),
         };
         Self {
             check,
