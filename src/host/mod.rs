@@ -22,6 +22,7 @@ pub mod net;
 pub mod netlink;
 pub mod numa;
 pub mod pci;
+pub mod posture;
 pub mod rdma;
 pub mod recording;
 #[cfg(test)]
@@ -50,5 +51,6 @@ pub const COLLECTORS: &[Spec] = &[
     irq::SPEC,
     kmsg::SPEC,
     numa::SPEC,
+    posture::SPEC,
     system::SPEC,
 ];
