@@ -1,13 +1,14 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test bench lint setup
+.PHONY: help run test bench lint screenshot setup
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make lint   format, clippy and documentation without a warning'
+	@echo 'make screenshot   docs/images/page.png, the status page of the example host'
 
 run:
 	$(CARGO) run --release -- demo
@@ -28,3 +29,6 @@ lint:
 	$(CARGO) fmt --check
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
+
+screenshot: setup
+	$(CARGO) test --locked --test page -- --ignored the_picture_in_the_readme

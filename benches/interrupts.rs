@@ -28,6 +28,7 @@ use common::run::{Server, free_address};
 use common::tools::{Tool, require};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
+use lanewatch::host::io::Roots;
 use lanewatch::host::{Depth, Host, Pass, irq};
 use lanewatch::model::irq::IrqFunction;
 use lanewatch::model::time::Tick;
@@ -121,7 +122,9 @@ fn scrape(address: SocketAddr) -> usize {
 
 /// CPU seconds a pass, and series.
 fn lanewatch(root: &Path, passes: u32) -> (f64, usize) {
-    let host = Host { io: Arc::new(Fs::new()), sysfs: root.join("sys"), procfs: root.join("proc"), live: false };
+    let roots = Roots::below(root);
+    let (sysfs, procfs) = (root.join("sys"), root.join("proc"));
+    let host = Host { io: Arc::new(Fs::new()), sysfs, procfs, roots, route: None, live: false };
     let mut collector = (irq::SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
     let mut pass = Pass::new(&host, Tick(0), Depth::Full);
     let found = collector.discover(&mut pass).unwrap();

@@ -22,7 +22,7 @@ use std::time::Duration;
 use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
-use lanewatch::host::io::{DirStamp, OpenFile};
+use lanewatch::host::io::{DirStamp, OpenFile, Roots};
 use lanewatch::host::{COLLECTORS, Collector, Depth, Host, HostIo, Lane, Pass, Spec};
 use lanewatch::model::policy::Policy;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
@@ -160,7 +160,8 @@ struct Collectors {
 
 impl Collectors {
     fn new(root: &Path, io: Arc<dyn HostIo>) -> Self {
-        let host = Host { io, sysfs: root.join("sys"), procfs: root.join("proc"), live: false };
+        let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
+        let host = Host { io, sysfs, procfs, roots, route: None, live: false };
         let setup = Setup { host: host.clone(), filter: Filter::default() };
         let start = |spec: &Spec| Running {
             name: spec.name,

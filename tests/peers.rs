@@ -7,7 +7,8 @@ mod common;
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use common::exposition::parse;
 use common::host::{Card, HostTree, Layer};
@@ -35,39 +36,57 @@ fn served() -> (Server, TempDir) {
     (server, directory)
 }
 
-#[test]
-fn prometheus_scrapes_what_is_served() {
+/// The demonstration, which is nobody's host.
+fn demonstrated() -> Server {
+    Server::start::<&str>("demo", &[])
+}
+
+/// Families that every host with cards has.
+const FAMILIES: [&str; 14] = [
+    "lanewatch_build_info",
+    "lanewatch_host_info",
+    "lanewatch_collector_success",
+    "lanewatch_read_errors_total",
+    "lanewatch_device_info",
+    "lanewatch_port_info",
+    "lanewatch_port_state",
+    "lanewatch_port_rate_bytes_per_second",
+    "lanewatch_port_received_bytes_total",
+    "lanewatch_port_events_total",
+    "lanewatch_pcie_link_current_bandwidth_bytes_per_second",
+    "lanewatch_pcie_path_info",
+    "lanewatch_check_subjects",
+    "process_resident_memory_bytes",
+];
+
+fn prometheus_scrapes(server: &Server, ports: usize) {
     let Some(program) = require(Tool::Prometheus) else { return };
-    let (server, _host) = served();
     let prometheus = Prometheus::scraping(&program, server.address);
     prometheus.wait_for("up", |series| series.len() == 1 && series[0].1 > 0.5);
-    let states = prometheus.wait_for("lanewatch_port_state == 1", |series| series.len() == 5);
+    let states = prometheus.wait_for("lanewatch_port_state == 1", |series| series.len() == ports);
     assert!(states.iter().all(|(labels, _)| labels["state"] == "ACTIVE"), "{states:?}");
+    for family in FAMILIES {
+        assert!(!prometheus.query(family).is_empty(), "{family}");
+    }
     assert_eq!(prometheus.targets(), [("up".to_owned(), String::new())]);
 }
 
-#[test]
-fn vmagent_scrapes_what_is_served() {
+fn vmagent_scrapes(server: &Server) {
     let Some(program) = require(Tool::Vmagent) else { return };
-    let (server, _host) = served();
     let agent = Vmagent::scraping(&program, server.address);
     agent.wait_until_up();
     assert_eq!(agent.targets(), [("up".to_owned(), String::new())]);
     assert!(!agent.log().contains("cannot"), "{}", agent.log());
 }
 
-#[test]
-fn promtool_has_nothing_to_say() {
+fn promtool_reads(server: &Server) {
     let Some(program) = require(Tool::Promtool) else { return };
-    let (server, _host) = served();
     let (code, said) = fed(Command::new(program).args(["check", "metrics"]), &server.get("/metrics").body);
     assert_eq!((code, said.as_str()), (Some(0), ""));
 }
 
-#[test]
-fn pythons_parser_reads_all_of_it() {
+fn python_reads(server: &Server) {
     let Some(program) = require(Tool::Python) else { return };
-    let (server, _host) = served();
     let answer = http::request(server.address, "GET", "/metrics", &[("Accept", OPENMETRICS)]).unwrap();
     assert!(answer.header("content-type").unwrap().starts_with("application/openmetrics-text"));
     let script = "import sys\n\
@@ -77,6 +96,51 @@ fn pythons_parser_reads_all_of_it() {
     assert_eq!(code, Some(0), "{said}");
     let lines = answer.text().lines().filter(|line| !line.starts_with('#')).count();
     assert_eq!(said.trim(), lines.to_string());
+}
+
+#[test]
+fn prometheus_scrapes_what_is_served() {
+    let (server, _host) = served();
+    prometheus_scrapes(&server, 5);
+}
+
+#[test]
+fn vmagent_scrapes_what_is_served() {
+    let (server, _host) = served();
+    vmagent_scrapes(&server);
+}
+
+#[test]
+fn promtool_has_nothing_to_say() {
+    let (server, _host) = served();
+    promtool_reads(&server);
+}
+
+#[test]
+fn pythons_parser_reads_all_of_it() {
+    let (server, _host) = served();
+    python_reads(&server);
+}
+
+#[test]
+fn the_demonstration_is_scraped_without_an_error() {
+    let demo = demonstrated();
+    prometheus_scrapes(&demo, 2);
+    vmagent_scrapes(&demo);
+}
+
+#[test]
+fn the_demonstration_is_read_strictly_well_and_degraded() {
+    let demo = demonstrated();
+    let began = Instant::now();
+    promtool_reads(&demo);
+    python_reads(&demo);
+    while !demo.get("/metrics").text().contains("lanewatch_finding{check=\"pcie_degraded\"") {
+        assert!(began.elapsed() < Duration::from_secs(40), "{}", demo.log());
+        thread::sleep(Duration::from_millis(500));
+    }
+    promtool_reads(&demo);
+    python_reads(&demo);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs by name what the tests need on Debian: Prometheus (with promtool), VictoriaMetrics (with vmagent),
-# node_exporter, Chromium with its driver, and two Python packages in a virtual environment under .cache/.
+# node_exporter, Chromium with its driver, and a Python package in a virtual environment under .cache/.
 # May run any number of times; says nothing when all is there. Starts nothing, and leaves nothing running.
 #
 # What cannot be had is one line here and a test that is skipped. With CI=true it is a failure.
@@ -17,7 +17,7 @@ tools=(
   chromium:chromium
   chromedriver:chromium-driver
 )
-python_packages=(prometheus_client==0.26.0 selenium==4.38.0)
+python_packages=(prometheus_client==0.26.0)
 venv=.cache/venv
 log=.cache/setup.log
 

@@ -12,6 +12,7 @@ pub mod ports;
 pub mod posture;
 pub mod roce;
 pub mod verdicts;
+pub mod vf;
 
 use crate::model::history::History;
 use crate::model::policy::Policy;
@@ -52,6 +53,7 @@ pub const RULES: &[Rule] = &[
     pcie::below_port_rate,
     pcie::drifted,
     aer::errors,
+    vf::all,
     irq::remote,
     irq::piled_up,
     irq::drifted,

@@ -93,17 +93,21 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
             verdicts.skipped(Check::PcieLimitedBySlot);
             continue;
         }
-        verdicts.ok(Check::PcieOffBus);
-        let (speed, width) = (link.speed().verdict(), link.width().verdict());
-        if link.is_placeholder(fastest_port(view, link.name)) || (speed, width) == (Verdict::Unknown, Verdict::Unknown)
-        {
-            let reason = link.device.width.reason().or(link.device.speed.reason());
-            verdicts.unknown(Check::PcieDegraded, subject.clone(), reason);
-            verdicts.unknown(Check::PcieLimitedBySlot, subject, reason);
-            continue;
+        match link.device.width.reason() {
+            reason @ Some(_) => verdicts.unknown(Check::PcieOffBus, subject.clone(), reason),
+            None => verdicts.ok(Check::PcieOffBus),
         }
+        let (speed, width) = (link.speed().verdict(), link.width().verdict());
         let slow = speed == Verdict::Degraded && !may_be_idle(view, link);
         let narrow = width == Verdict::Degraded;
+        // What is known to be less is less, whatever else could not be read.
+        let unknown =
+            link.unread().is_some() && !slow && !narrow || (speed, width) == (Verdict::Unknown, Verdict::Unknown);
+        if unknown || link.is_placeholder(fastest_port(view, link.name)) {
+            verdicts.unknown(Check::PcieDegraded, subject.clone(), link.unread());
+            verdicts.unknown(Check::PcieLimitedBySlot, subject, link.unread());
+            continue;
+        }
         if slow || narrow {
             verdicts.skipped(Check::PcieLimitedBySlot);
             verdicts.found(evidence(link, degraded(view, link, slow, narrow)).device(device));
@@ -160,11 +164,17 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
     for (key, lane) in &view.lanes.ports {
         let subject = Subject::Port(key.clone());
         let Some(rate) = lane.rate else {
-            verdicts.skipped(Check::PcieBelowPortRate);
+            let port = view.snapshot.device(&key.device).and_then(|d| d.ports.iter().find(|p| p.number == key.port));
+            match port.and_then(|port| port.state.reason().or(port.rate.reason())) {
+                reason @ Some(_) => verdicts.unknown(Check::PcieBelowPortRate, subject, reason),
+                None => verdicts.skipped(Check::PcieBelowPortRate),
+            }
             continue;
         };
         let Some(path) = view.lanes.paths.get(&key.device) else {
-            verdicts.unknown(Check::PcieBelowPortRate, subject, None);
+            let function = view.snapshot.device(&key.device).and_then(|device| device.identity.pci_address);
+            let unread = function.and_then(|function| view.topology.path(function).find_map(Link::unread));
+            verdicts.unknown(Check::PcieBelowPortRate, subject, unread);
             continue;
         };
         if is_virtual(view.snapshot, path.function) {

@@ -24,15 +24,18 @@ fn ports<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a RdmaDevice, &'a Po
 
 /// What the baseline knows of a device, by GUID or else by name.
 pub fn baseline<'a>(history: &'a History, device: &RdmaDevice) -> Option<&'a DeviceBaseline> {
-    history.baseline.devices.get(&baseline_key(device))
+    history.baseline.devices.get(&baseline_key(history, device))
 }
 
-/// The key of a device in the baseline: its node GUID where it has one, else its name.
-pub fn baseline_key(device: &RdmaDevice) -> String {
-    match device.identity.node_guid.filter(|guid| !guid.is_zero()) {
-        Some(guid) => guid.to_string(),
-        None => device.name.to_string(),
+/// The key of a device in the baseline: its node GUID where it has one, else that of the device that had its name
+/// when all was well, else its name.
+pub fn baseline_key(history: &History, device: &RdmaDevice) -> String {
+    if let Some(guid) = device.identity.node_guid.filter(|guid| !guid.is_zero()) {
+        return guid.to_string();
     }
+    let named = |known: &DeviceBaseline| known.name == device.name.as_str();
+    let same = history.baseline.devices.iter().find(|(_, known)| named(known));
+    same.map_or_else(|| device.name.to_string(), |(key, _)| key.clone())
 }
 
 /// `port_down`: expected up, and not ACTIVE or not LinkUp.
@@ -135,6 +138,10 @@ fn describe_down(
 /// `port_rate_low`: active below policy, baseline, or most ports of the same model.
 pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
     for (device, port, key) in ports(view) {
+        if let reason @ Some(_) = port.state.reason() {
+            verdicts.unknown(Check::PortRateLow, Subject::Port(key), reason);
+            continue;
+        }
         if !port.is_active() {
             verdicts.skipped(Check::PortRateLow);
             continue;
@@ -147,13 +154,16 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
             .and_then(|known| known.ports.get(&port.number))
             .and_then(|known| known.rate_bytes_per_second)
             .map(BytesPerSecond);
-        let expected = view.policy.port_rate(&key).map(|rate| (rate, "policy"));
-        let expected = expected.or(learned.map(|rate| (rate, "baseline")));
-        let expected = match expected {
-            Some(found) => Some(found),
-            None => peer_rate(view, device, port, &key).map(|rate| (rate, "peers")),
+        let below = |(expected, _): &(BytesPerSecond, _)| rate.0 < expected.0 * (1.0 - 1e-9);
+        let expected = match view.policy.port_rate(&key) {
+            Some(rate) => Some((rate, "policy")).filter(below),
+            // A port that was slow from the start is slow by its peers.
+            None => learned.map(|rate| (rate, "baseline")).filter(below).or_else(|| {
+                let peers = peer_rate(view, device, port, &key).map(|rate| (rate, "peers"));
+                peers.filter(below)
+            }),
         };
-        let Some((expected, reason)) = expected.filter(|(expected, _)| rate.0 < expected.0 * (1.0 - 1e-9)) else {
+        let Some((expected, reason)) = expected else {
             verdicts.ok(Check::PortRateLow);
             continue;
         };

@@ -28,6 +28,7 @@ use crate::watch::{Engine, Poller, Report};
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
 pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &Serve) -> Result<ExitCode, Failure> {
+    let web = settings.web(&flags.web)?;
     if rustix::process::geteuid().is_root() {
         tracing::warn!("running as root; nothing here needs it");
     }
@@ -38,7 +39,7 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
         .context("cannot start reading")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
     let again = || Settings::new(common, matches);
-    run(poller, &settings.web(&flags.web), again).map_err(Failure::from)
+    run(poller, &web, again).map_err(Failure::from)
 }
 
 /// Runs a poller and serves what it finds; `again` reads the configuration anew.
@@ -55,7 +56,7 @@ pub fn run<E: std::fmt::Display>(
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
     let options =
         Options { telemetry_path: web.telemetry_path.clone(), max_requests: web.max_requests, ..Options::default() };
-    let app = Arc::new(App::new(Arc::new(Reports(handle.clone())), options, agent.clone()));
+    let app = Arc::new(App::new(Arc::new(Reports(handle.clone())), options, agent));
     runtime.block_on(async {
         let listeners = listen(web).await?;
         for listener in &listeners {
@@ -71,14 +72,14 @@ pub fn run<E: std::fmt::Display>(
             loop {
                 tokio::select! {
                     () = any(&mut ends) => break,
-                    _ = hangup.recv() => reload(&again, &handle, &app, &agent),
+                    _ = hangup.recv() => reload(&again, &handle, &app),
                     () = tokio::time::sleep(Duration::from_secs(1)), if worker.is_finished() => break,
                 }
             }
+            ready.abort();
+            let _ = sd_notify::notify(&[NotifyState::Stopping]);
         });
         served.await;
-        ready.abort();
-        let _ = sd_notify::notify(&[NotifyState::Stopping]);
         let failed = worker.is_finished();
         handle.stop();
         tracing::info!("ended");
@@ -105,21 +106,15 @@ async fn say_when_ready(handle: Handle) {
 }
 
 /// Reads the configuration again. One that is wrong changes nothing and is said in the log and the metrics.
-fn reload<E: std::fmt::Display>(
-    again: &impl Fn() -> Result<Settings, E>,
-    handle: &Handle,
-    app: &App,
-    agent: &AgentState,
-) {
-    let now = Some(SystemTime::now());
+fn reload<E: std::fmt::Display>(again: &impl Fn() -> Result<Settings, E>, handle: &Handle, app: &App) {
     match again() {
         Ok(settings) => {
             handle.set_policy(settings.policy, "the configuration was read again".to_owned());
-            app.set_agent(AgentState { reload_successful: true, reloaded: now, ..agent.clone() });
+            app.set_agent(AgentState { reload_successful: true, reloaded: Some(SystemTime::now()), ..app.agent() });
             tracing::info!("configuration read again; paths, addresses and collectors change at a restart");
         }
         Err(error) => {
-            app.set_agent(AgentState { reload_successful: false, ..agent.clone() });
+            app.set_agent(AgentState { reload_successful: false, ..app.agent() });
             tracing::error!("configuration kept as it was: {error}");
         }
     }

@@ -73,6 +73,8 @@ pub enum Command {
     Check(Check),
     /// Draw the lane of a device hop by hop, with the limit and what to do about it
     Explain(Explain),
+    /// Show the map of VFs: which function, which identity, who holds it, since when
+    Vf(Vf),
     /// Print the metrics once
     Metrics(Metrics),
     /// Show, compare or accept what this host is expected to be like
@@ -129,8 +131,8 @@ pub struct Check {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: CheckFormat,
-    /// Time between the two readings that rates need; 0 reads once
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
+    /// Time between the two readings that rates need; 0 reads once, as does a recorded host
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
     pub sample: Duration,
     /// When to give up on devices that do not answer
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
@@ -205,6 +207,22 @@ pub struct Demo {
     pub web: Web,
 }
 
+/// `vf`.
+#[derive(Debug, Clone, Args)]
+pub struct Vf {
+    /// The PF: its PCI address, an interface or an RDMA device; all when left out
+    pub pf: Option<String>,
+    /// Form of the answer
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub format: VfFormat,
+    /// Also what the agent saw change since then: how long ago (2h), or a time (2026-01-31T12:00:00Z)
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<String>,
+    /// When to give up on devices that do not answer
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    pub timeout: Duration,
+}
+
 /// `config`.
 #[derive(Debug, Clone, Args)]
 pub struct Config {
@@ -256,6 +274,15 @@ pub enum CheckFormat {
     Nagios,
     /// One line of at most 80 characters.
     Npd,
+}
+
+/// Forms of `vf`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum VfFormat {
+    /// A table.
+    Text,
+    /// Stable, versioned.
+    Json,
 }
 
 /// Meanings of exit codes.
@@ -330,11 +357,25 @@ pub fn collector_flags(matches: &ArgMatches) -> Vec<(&'static str, bool)> {
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, ArgMatches), clap::Error> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let command = command();
-    let named = |arg: &OsString| command.get_subcommands().any(|c| arg == c.get_name()) || arg == "help";
     let asks = |arg: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|flag| arg == flag);
-    if !args.iter().skip(1).any(|arg| named(arg) || asks(arg)) {
-        args.insert(1.min(args.len()), OsString::from("serve"));
+    let serve = |args: &mut Vec<OsString>| args.insert(1.min(args.len()), OsString::from("serve"));
+    let named = named(&args).is_some() || args.iter().skip(1).any(asks);
+    if !named {
+        serve(&mut args);
     }
-    let matches = command.try_get_matches_from(args)?;
+    let mut outcome = command.clone().try_get_matches_from(&args);
+    // The name of a command may be the value of a flag: `--storage.path check`.
+    if named && outcome.as_ref().is_err_and(clap::Error::use_stderr) {
+        serve(&mut args);
+        outcome = command.try_get_matches_from(&args).or(outcome);
+    }
+    let matches = outcome?;
     Cli::from_arg_matches(&matches).map(|cli| (cli, matches))
+}
+
+/// The first argument that is the name of a command.
+pub fn named(args: &[OsString]) -> Option<String> {
+    let command = command();
+    let names = |arg: &&OsString| *arg == "help" || command.get_subcommands().any(|c| *arg == c.get_name());
+    args.iter().skip(1).find(names).map(|name| name.to_string_lossy().into_owned())
 }

@@ -82,6 +82,6 @@ fn accept(settings: &Settings) -> Result<ExitCode, Failure> {
     let specs = settings.collectors.iter().copied();
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, Some(store))
         .context("cannot start reading")?;
-    poller.accept_baseline(LIMIT).context("the baseline is not kept")?;
+    poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("the baseline is not kept: {error}"))?;
     print(show(poller.baseline(), settings).as_bytes())
 }

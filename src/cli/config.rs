@@ -200,7 +200,18 @@ pub fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
             let line = before.matches('\n').count() + 1;
             format!(":{line}:{}", before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
         });
-        let message = error.message().replace('\n', " ");
+        let message = plain(error.message());
         ConfigError::Malformed { file: path.to_owned(), place: place.unwrap_or_default(), message }
     })
+}
+
+/// The parser's message in one line and without names of Rust types.
+fn plain(message: &str) -> String {
+    let words = message.split_whitespace().map(|word| match word {
+        "usize" | "u64" => "a whole number from 0",
+        "u8" => "a whole number from 0 to 255",
+        "sequence" => "list",
+        other => other,
+    });
+    words.collect::<Vec<_>>().join(" ")
 }

@@ -27,7 +27,7 @@ const STEP: Duration = Duration::from_secs(1);
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
 pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &Flags) -> Result<ExitCode, Failure> {
-    let web = settings.web(&flags.web);
+    let web = settings.web(&flags.web)?;
     let mut example = Example::new();
     let setup = Setup { host: example.host(), filter: settings.filter.clone() };
     let engine = Engine::new(Arc::clone(&settings.policy), false);

@@ -2,7 +2,10 @@
 
 use std::process::ExitCode;
 
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+
 use super::config::ConfigError;
+use super::print;
 
 /// Exit code for a wrong command line or configuration.
 const USAGE: u8 = 2;
@@ -24,10 +27,7 @@ impl Failure {
     /// Prints the failure and says how to exit. `checks`: the command was `check`, whose every exit is a verdict.
     pub fn end(self, checks: bool) -> ExitCode {
         match self {
-            Self::Text(text) => {
-                print!("{text}");
-                ExitCode::SUCCESS
-            }
+            Self::Text(text) => print(text.as_bytes()).unwrap_or_else(|failure| failure.end(checks)),
             Self::Usage(line) => {
                 eprintln!("lanewatch: {line}");
                 ExitCode::from(if checks { UNKNOWN } else { USAGE })
@@ -42,6 +42,11 @@ impl Failure {
 
 /// One line of what clap says about a wrong command line.
 pub fn usage(error: &clap::Error) -> Failure {
+    if let Some(word) = no_command(error) {
+        let commands = super::args::command();
+        let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
+        return Failure::Usage(format!("{word:?} is not a command; the commands are {}", names.join(", ")));
+    }
     let text = error.render().to_string();
     if !error.use_stderr() {
         return Failure::Text(text);
@@ -50,6 +55,17 @@ pub fn usage(error: &clap::Error) -> Failure {
     let words: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = words.join("; ");
     Failure::Usage(line.strip_prefix("error: ").unwrap_or(&line).to_owned())
+}
+
+/// A word where a command may stand: `serve` takes no arguments but flags, and is meant where no command is named.
+fn no_command(error: &clap::Error) -> Option<&str> {
+    let of_serve = error.get(ContextKind::Usage).is_none_or(|usage| usage.to_string().contains("lanewatch serve"));
+    match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(word)) if error.kind() == ErrorKind::UnknownArgument => {
+            (of_serve && !word.starts_with('-')).then_some(word)
+        }
+        _ => None,
+    }
 }
 
 impl From<ConfigError> for Failure {

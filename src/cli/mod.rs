@@ -15,6 +15,7 @@ pub mod metrics;
 pub mod policy;
 pub mod settings;
 pub mod snapshot;
+pub mod vf;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -29,7 +30,7 @@ use settings::Settings;
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     // A wrong command line of `check` is an answer too: it could not tell.
-    let checks = args.iter().skip(1).any(|arg| arg == "check") && !args.iter().any(|arg| arg == "config");
+    let checks = args::named(&args).is_some_and(|name| name == "check");
     let outcome = args::parse(args).map_err(|error| usage(&error)).and_then(|(cli, matches)| run(cli, &matches));
     match outcome {
         Ok(code) => code,
@@ -59,6 +60,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             agent::serve(&settings, &cli.common, matches, &flags)
         }
         Command::Check(flags) => check::run(&settings, &flags),
+        Command::Vf(flags) => vf::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
         Command::Explain(flags) => explain::run(&settings, &flags),

@@ -32,7 +32,8 @@ pub fn policy(file: &Path, tables: &Tables) -> Result<Policy, ConfigError> {
     for rule in &tables.link {
         let speed = rule.speed.as_ref().map(|text| read.speed("policy.link.speed", text)).transpose()?;
         let devices = read.pattern("policy.link.match", &rule.r#match)?;
-        policy.links.push(LinkPolicy { devices, speed, width: rule.width.map(Lanes) });
+        let width = rule.width.map(|width| read.width("policy.link.width", width)).transpose()?;
+        policy.links.push(LinkPolicy { devices, speed, width });
     }
     for rule in &tables.exception {
         let checks =
@@ -102,6 +103,12 @@ impl Reader<'_> {
             .filter(|gbits| gbits.is_finite() && *gbits > 0.0)
             .map(BytesPerSecond::from_gbits)
             .ok_or_else(|| self.wrong(key, text, "a rate such as \"200 Gb/s\""))
+    }
+
+    fn width(&self, key: &str, width: u8) -> Result<Lanes, ConfigError> {
+        let known = [1, 2, 4, 8, 12, 16, 32];
+        let wrong = || self.wrong(key, &width.to_string(), "one of 1, 2, 4, 8, 12, 16, 32");
+        known.contains(&width).then_some(Lanes(width)).ok_or_else(wrong)
     }
 
     fn speed(&self, key: &str, text: &str) -> Result<TransfersPerSecond, ConfigError> {

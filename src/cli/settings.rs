@@ -10,6 +10,8 @@ use super::config::{self, ConfigError, File};
 use super::policy::policy;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
+use crate::host::io::Roots;
+use crate::host::netlink::socket::route;
 use crate::host::{COLLECTORS, Host, Spec};
 use crate::model::policy::Policy;
 
@@ -61,6 +63,8 @@ impl Settings {
         let config = common.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
         let file = common.config.clone();
         let source = file.clone().unwrap_or_else(|| PathBuf::from("command line"));
+        paths(common)?;
+        web(&source, &config.web)?;
         let rootfs = common.rootfs.clone().or(config.path.rootfs.clone()).unwrap_or_else(|| PathBuf::from("/"));
         let sysfs = common.sysfs.clone().or(config.path.sysfs.clone()).unwrap_or_else(|| rootfs.join("sys"));
         let procfs = common.procfs.clone().or(config.path.procfs.clone()).unwrap_or_else(|| rootfs.join("proc"));
@@ -93,9 +97,16 @@ impl Settings {
 
     /// The host, read through the file system: the running one, or a recorded one.
     pub fn host(&self) -> Host {
-        let (_, sysfs, procfs) = self.paths.clone();
+        let (root, sysfs, procfs) = self.paths.clone();
         let live = Fs::is_sysfs(&sysfs);
-        Host { io: Arc::new(if live { Fs::new() } else { Fs::recorded() }), sysfs, procfs, live }
+        Host {
+            io: Arc::new(if live { Fs::new() } else { Fs::recorded() }),
+            sysfs,
+            procfs,
+            roots: Roots::below(&root),
+            route: live.then(route),
+            live,
+        }
     }
 
     /// What collectors are made with.
@@ -104,10 +115,15 @@ impl Settings {
     }
 
     /// Settings of HTTP.
-    pub fn web(&self, flags: &Web) -> WebSettings {
+    ///
+    /// # Errors
+    /// A flag with a value that is not allowed.
+    pub fn web(&self, flags: &Web) -> Result<WebSettings, ConfigError> {
         let file = &self.config.web;
+        addresses(Path::new("command line"), "--web.listen-address", &flags.listen)?;
+        telemetry_path(Path::new("command line"), "--web.telemetry-path", flags.telemetry_path.as_deref())?;
         let listen = [&flags.listen, &file.listen_address].into_iter().find(|list| !list.is_empty());
-        WebSettings {
+        Ok(WebSettings {
             listen: listen.cloned().unwrap_or_else(|| vec![PORT.to_owned()]),
             telemetry_path: flags
                 .telemetry_path
@@ -116,7 +132,7 @@ impl Settings {
                 .unwrap_or("/metrics".to_owned()),
             max_requests: flags.max_requests.or(file.max_requests).unwrap_or(512),
             systemd_socket: flags.systemd_socket || file.systemd_socket.unwrap_or(false),
-        }
+        })
     }
 }
 
@@ -125,6 +141,7 @@ impl Settings {
 /// # Errors
 /// The first value that is not allowed.
 pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
+    web(file, &config.web)?;
     policy(file, &config.policy)?;
     collectors(file, &config.collector.disabled, &[])?;
     for (key, text) in [
@@ -136,22 +153,62 @@ pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     Ok(())
 }
 
+/// A host that is named but not there is a slip of the pen, not a host without cards.
+fn paths(common: &Common) -> Result<(), ConfigError> {
+    let named = [("rootfs", &common.rootfs), ("sysfs", &common.sysfs), ("procfs", &common.procfs)].into_iter();
+    for (flag, path) in named.filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
+        if !path.is_dir() {
+            let message = format!("{} is not a directory", path.display());
+            return Err(wrong(Path::new("command line"), &format!("--path.{flag}"), message));
+        }
+    }
+    Ok(())
+}
+
+fn web(file: &Path, web: &config::Web) -> Result<(), ConfigError> {
+    addresses(file, "web.listen-address", &web.listen_address)?;
+    telemetry_path(file, "web.telemetry-path", web.telemetry_path.as_deref())
+}
+
+fn addresses(file: &Path, key: &str, addresses: &[String]) -> Result<(), ConfigError> {
+    let names_a_port = |address: &&String| {
+        let port = address.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        matches!(port, Some(Ok(_)))
+    };
+    let allowed = "an address such as :10015, 127.0.0.1:10015 or [::1]:10015";
+    match addresses.iter().find(|address| !names_a_port(address)) {
+        Some(address) => Err(wrong(file, key, format!("{address:?} is not {allowed}"))),
+        None => Ok(()),
+    }
+}
+
+fn telemetry_path(file: &Path, key: &str, path: Option<&str>) -> Result<(), ConfigError> {
+    let allowed = |path: &&str| {
+        let foreign = |c: char| c.is_whitespace() || "?#%".contains(c);
+        path.starts_with('/') && !path.starts_with("/-/") && !path.starts_with("/api/") && !path.contains(foreign)
+    };
+    match path.filter(|path| !allowed(path)) {
+        Some(path) => {
+            let message = format!("{path:?} is not a path such as /metrics; /-/ and /api/ are taken");
+            Err(wrong(file, key, message))
+        }
+        None => Ok(()),
+    }
+}
+
+fn wrong(file: &Path, key: &str, message: String) -> ConfigError {
+    ConfigError::Value { file: file.to_owned(), key: key.to_owned(), message }
+}
+
 fn pattern(file: &Path, key: &str, text: &str) -> Result<regex_lite::Regex, ConfigError> {
-    Filter::pattern(text).map_err(|error| ConfigError::Value {
-        file: file.to_owned(),
-        key: key.to_owned(),
-        message: format!("{text:?} is not a regular expression: {error}"),
-    })
+    Filter::pattern(text).map_err(|error| wrong(file, key, format!("{text:?} is not a regular expression: {error}")))
 }
 
 fn collectors(file: &Path, disabled: &[String], flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
     if let Some(unknown) = disabled.iter().find(|name| !COLLECTORS.iter().any(|spec| spec.name == **name)) {
         let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
-        return Err(ConfigError::Value {
-            file: file.to_owned(),
-            key: "collector.disabled".to_owned(),
-            message: format!("{unknown:?} is not a collector; the collectors are {}", names.join(", ")),
-        });
+        let message = format!("{unknown:?} is not a collector; the collectors are {}", names.join(", "));
+        return Err(wrong(file, "collector.disabled", message));
     }
     let runs = |spec: &&Spec| {
         let flag = flags.iter().rev().find(|(name, _)| *name == spec.name).map(|(_, on)| *on);

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use prometheus_client::metrics::MetricType;
 
 use super::content::Content;
-use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, process};
+use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, process, vf};
 use super::series::Series;
 
 /// The type of a family.
@@ -98,7 +98,8 @@ pub const FAMILIES: &[Part] = &[
     Part { title: "The agent", families: agent::FAMILIES },
     Part { title: "Devices", families: device::FAMILIES },
     Part { title: "Ports", families: port::FAMILIES },
-    Part { title: "PCIe and SR-IOV", families: pcie::FAMILIES },
+    Part { title: "PCIe", families: pcie::FAMILIES },
+    Part { title: "SR-IOV", families: vf::FAMILIES },
     Part { title: "Ethernet ports", families: netdev::FAMILIES },
     Part { title: "Interrupts", families: irq::FAMILIES },
     Part { title: "Kernel messages", families: kmsg::FAMILIES },

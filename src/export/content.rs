@@ -4,8 +4,9 @@ use super::agent::{AgentState, Process};
 use super::series::Label;
 use crate::assess::lane::PortLane;
 use crate::model::ids::{PciAddress, PortKey};
-use crate::model::pcie::PciFunction;
+use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::{Port, RdmaDevice};
+use crate::model::sriov::Pf;
 use crate::watch::Report;
 
 /// A report, its devices and functions in natural order, and the agent's own state.
@@ -22,6 +23,8 @@ pub struct Content<'a> {
     pub ports: Vec<PortRow<'a>>,
     /// PCI functions in order of their addresses.
     pub functions: Vec<&'a PciFunction>,
+    /// PFs in order of their addresses.
+    pub pfs: Vec<&'a Pf>,
 }
 
 /// One port with its device and what its path leaves of its rate.
@@ -32,6 +35,8 @@ pub struct PortRow<'a> {
     pub port: &'a Port,
     /// Rate, ceiling and share.
     pub lane: Option<&'a PortLane>,
+    /// Whether it is a VF's, of which there may be hundreds: state and rate are shown, the PF counts the traffic.
+    pub brief: bool,
 }
 
 impl<'a> PortRow<'a> {
@@ -53,16 +58,24 @@ impl<'a> Content<'a> {
         let mut ports = Vec::with_capacity(devices.len());
         for device in &devices {
             let first = ports.len();
+            let at = device.identity.pci_address.and_then(|address| {
+                let index = functions.binary_search_by_key(&address, |function| function.address).ok()?;
+                functions.get(index)
+            });
+            let brief = at.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }));
             for port in &device.ports {
                 let key = PortKey { device: device.name.clone(), port: port.number };
-                ports.push(PortRow { device, port, lane: report.lanes.ports.get(&key) });
+                ports.push(PortRow { device, port, lane: report.lanes.ports.get(&key), brief });
             }
             if let Some(of_device) = ports.get_mut(first..) {
                 of_device.sort_by_key(|row| row.port.number);
             }
         }
         ports.dedup_by(|a, b| a.port.number == b.port.number && a.device.name == b.device.name);
-        Self { report, agent, process, devices, ports, functions }
+        let mut pfs: Vec<&Pf> = report.snapshot.all().collect();
+        pfs.sort_by_key(|pf| pf.address);
+        pfs.dedup_by_key(|pf| pf.address);
+        Self { report, agent, process, devices, ports, functions, pfs }
     }
 
     /// The PCI function at an address, if it is watched.

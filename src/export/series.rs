@@ -12,6 +12,7 @@ use prometheus_client::registry::Unit;
 use super::catalogue::{Family, Kind};
 use crate::model::finding::Subject;
 use crate::model::ids::{Guid, PciAddress};
+use crate::model::sriov::Mac;
 use crate::model::units::{Lanes, TransfersPerSecond};
 
 /// A label value, borrowed from the facts.
@@ -25,6 +26,8 @@ pub enum Label<'a> {
     Address(PciAddress),
     /// A GUID.
     Guid(Guid),
+    /// A MAC address.
+    Mac(Mac),
     /// The subject of a finding.
     Subject(&'a Subject),
     /// A port's width, `4X`.
@@ -42,6 +45,7 @@ impl EncodeLabelValue for Label<'_> {
             Self::Number(number) => EncodeLabelValue::encode(number, encoder),
             Self::Address(address) => write!(encoder, "{address}"),
             Self::Guid(guid) => write!(encoder, "{guid}"),
+            Self::Mac(mac) => write!(encoder, "{mac}"),
             Self::Subject(subject) => write!(encoder, "{subject}"),
             Self::Width(width) => write!(encoder, "{width}X"),
             Self::Speed(speed) => write!(encoder, "{speed}"),
@@ -77,6 +81,12 @@ impl From<PciAddress> for Label<'_> {
 impl From<Guid> for Label<'_> {
     fn from(guid: Guid) -> Self {
         Self::Guid(guid)
+    }
+}
+
+impl From<Mac> for Label<'_> {
+    fn from(mac: Mac) -> Self {
+        Self::Mac(mac)
     }
 }
 

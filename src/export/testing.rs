@@ -14,6 +14,7 @@ use crate::model::counter::{self, Class, Counters};
 use crate::model::ethtool::{Direction, Meaning, NetdevStatistics, Statistic};
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
+use crate::model::holder::Holder;
 use crate::model::ids::{DeviceName, Guid, PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
 use crate::model::kmsg::{self, Driver, KernelLog};
@@ -24,10 +25,12 @@ use crate::model::rdma::{
 };
 use crate::model::reading::{Reading, Reason};
 use crate::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
+use crate::model::sriov::{Detail, Fabric, Mac, Pf, Vf, VfConfig, VfKey, VfLink, VfTraffic, Vlan};
 use crate::model::system::System;
 use crate::model::time::{Stamp, Tick};
 use crate::model::topology::Topology;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
+use crate::model::vfmap::{Identity, PfRow, Row, Seen, Tenure, Trust, VfMap};
 use crate::watch::Report;
 
 /// Compares a committed file with what it should be; with `LANEWATCH_UPDATE` set, writes it.
@@ -193,6 +196,69 @@ fn functions() -> Vec<PciFunction> {
     vec![vf, pf, root, unknown]
 }
 
+/// The PF at 0000:98:00.0 with its VF.
+fn pf() -> Pf {
+    let config = VfConfig {
+        mac: Some(Mac([2, 0, 0, 0, 0, 7])),
+        vlan: Some(Vlan { id: 42, qos: 0, protocol: Some(0x8100) }),
+        trust: Some(false),
+        link: Some(VfLink::Auto),
+        ..VfConfig::default()
+    };
+    let traffic = VfTraffic { received_bytes: Some(9_007_199_254_740_993), ..VfTraffic::default() };
+    let vf = Vf {
+        number: 0,
+        address: Some(address("0000:98:00.1")),
+        driver: Some(Arc::from("vfio-pci")),
+        iommu_group: Some(40),
+        config: Some(config),
+        traffic: Some(traffic),
+        ..Vf::default()
+    };
+    Pf {
+        address: address("0000:98:00.0"),
+        driver: Some(Arc::from("mlx5_core")),
+        fabric: Some(Fabric::Ethernet),
+        limit: Some(8),
+        configured: None,
+        reported: Some(1),
+        announced: Some(1),
+        netdevs: vec![Arc::from("ens1")],
+        devices: vec![DeviceName::new("mlx5_3")],
+        up: Reading::Value(true),
+        switchdev: false,
+        probe: None,
+        detail: Detail::Full,
+        vfs: vec![vf],
+    }
+}
+
+/// Who holds that VF.
+fn vf_map() -> VfMap {
+    let pf = address("0000:98:00.0");
+    let holder = Holder::Vm(Arc::from("vm1"));
+    let since = now().wall - Duration::from_secs(60);
+    let tenure = Tenure { holder: holder.clone(), pid: Some(20), since, identity: Identity::default(), config: None };
+    let row = Row {
+        address: Some(address("0000:98:00.1")),
+        driver: Some(Arc::from("vfio-pci")),
+        iommu_group: Some(40),
+        identity: Identity::default(),
+        holder,
+        tenure: Some(tenure),
+        trust: Trust::Verified(since),
+        instance: None,
+        mark: None,
+    };
+    let mut map = VfMap::default();
+    map.pfs.insert(pf, PfRow { generation: 3, changed: Some(since), probe: None });
+    map.rows.insert(VfKey { pf, vf: 0 }, row);
+    if let Some(seen) = map.signals.first_mut() {
+        *seen = Seen { count: 1, last: Some(since) };
+    }
+    map
+}
+
 fn finding() -> Finding {
     Finding {
         condition: Condition {
@@ -295,6 +361,7 @@ pub(super) fn report() -> Report {
         Arc::new(statistics()),
         Arc::new(kernel_log()),
         Arc::new(posture()),
+        Arc::new(pf()),
     ];
     facts.extend(devices().into_iter().map(|device| Arc::new(device) as Fact));
     facts.extend(functions.into_iter().map(|function| Arc::new(function) as Fact));
@@ -315,6 +382,7 @@ pub(super) fn report() -> Report {
         topology,
         lanes: lanes(),
         findings: vec![finding()],
+        recovered: Vec::new(),
         excepted: vec![(
             Finding { condition: Condition { check: Check::PcieLimitedBySlot, ..finding().condition }, ..finding() },
             Arc::from("old board, known"),
@@ -347,6 +415,7 @@ pub(super) fn report() -> Report {
             ),
             (address("0000:3b:00.0"), IrqSummary { vectors: [0, 0, 4], ..IrqSummary::default() }),
         ]),
+        vf_map: vf_map(),
         evaluated: now().wall,
     }
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::io::{Host, LONGEST};
+use super::io::{Host, LONGEST, reason_of};
 use crate::model::ids::DeviceName;
 use crate::model::reading::Reason;
 use crate::model::snapshot::{Fact, Fault};
@@ -81,7 +81,7 @@ pub trait Collector: Send {
     /// Lists what is there now, in order, without asking hardware. An absent class is an empty list, no error.
     ///
     /// # Errors
-    /// The reason why the listing itself failed; what was known then stays.
+    /// The reason why the listing itself failed, noted in the pass; what was known then stays.
     fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason>;
 
     /// Opens the lane of something that was found.
@@ -126,6 +126,20 @@ impl<'a> Pass<'a> {
     /// A pass at this moment.
     pub fn new(host: &'a Host, now: Tick, depth: Depth) -> Self {
         Self { host, now, depth, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }
+    }
+
+    /// The names in a directory; none at all where there is no directory.
+    ///
+    /// # Errors
+    /// The reason why it could not be listed, noted as a fault.
+    pub fn list(&mut self, directory: &Path) -> Result<Vec<String>, Reason> {
+        self.host.io.list(directory).or_else(|error| match reason_of(&error) {
+            None => Ok(Vec::new()),
+            Some(reason) => {
+                self.fault(directory, reason);
+                Err(reason)
+            }
+        })
     }
 
     /// Notes that something could not be read.

@@ -34,13 +34,10 @@ impl Census {
     /// Lists the devices. A host without RDMA has none; a device that vanishes meanwhile is left out.
     ///
     /// # Errors
-    /// The reason why the class could not be listed.
+    /// The reason why the class could not be listed, noted in the pass.
     pub fn take(pass: &mut Pass<'_>, filter: &Filter) -> Result<Self, Reason> {
         let class = pass.host.sysfs.join("class/infiniband");
-        let names = match pass.host.io.list(&class) {
-            Ok(names) => names,
-            Err(error) => return reason_of(&error).map_or_else(|| Ok(Self::default()), Err),
-        };
+        let names = pass.list(&class)?;
         let mut census = Self::default();
         for name in names {
             let entry = class.join(&name);

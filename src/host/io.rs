@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::netlink::socket::Connect;
 use crate::model::reading::Reason;
 
 /// Longest content a file of interest may have; sysfs files end at one page.
@@ -53,6 +54,24 @@ pub trait HostIo: Send + Sync {
     }
 }
 
+/// Directories outside of `/sys` and `/proc` that are read where they are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Roots {
+    /// `/etc/libvirt`: definitions of domains.
+    pub libvirt: PathBuf,
+    /// `/run/libvirt`: live statuses of domains.
+    pub run_libvirt: PathBuf,
+    /// `/run/netns`: names of network namespaces.
+    pub netns: PathBuf,
+}
+
+impl Roots {
+    /// Where they are below a host root.
+    pub fn below(root: &Path) -> Self {
+        Self { libvirt: root.join("etc/libvirt"), run_libvirt: root.join("run/libvirt"), netns: root.join("run/netns") }
+    }
+}
+
 /// A host: where its trees are and how to read them.
 #[derive(Clone)]
 pub struct Host {
@@ -62,6 +81,10 @@ pub struct Host {
     pub sysfs: PathBuf,
     /// Its `/proc`.
     pub procfs: PathBuf,
+    /// Its other directories.
+    pub roots: Roots,
+    /// Whom to ask over route netlink about its interfaces; a recorded host has nobody.
+    pub route: Option<Connect>,
     /// Whether this is the running kernel's own view, so that netlink speaks of the same host.
     pub live: bool,
 }

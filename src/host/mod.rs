@@ -12,9 +12,11 @@ pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
+pub mod holders;
 pub mod io;
 pub mod irq;
 pub mod kmsg;
+pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod netlink;
@@ -25,6 +27,7 @@ pub mod rdma;
 pub mod recording;
 #[cfg(test)]
 pub(crate) mod rig;
+pub mod sriov;
 pub mod system;
 pub mod text;
 
@@ -37,6 +40,9 @@ pub const COLLECTORS: &[Spec] = &[
     rdma::resources::SPEC,
     pci::SPEC,
     net::SPEC,
+    sriov::SPEC,
+    holders::SPEC,
+    machine::SPEC,
     ethtool::SPEC,
     irq::SPEC,
     kmsg::SPEC,

@@ -1,13 +1,12 @@
 //! NUMA nodes and their CPUs (`/sys/devices/system/node/node*`).
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
 use super::file::Watched;
-use super::io::reason_of;
 use super::text;
 use crate::model::numa::NumaNode;
 use crate::model::reading::{Reading, Reason};
@@ -31,7 +30,7 @@ struct Numa;
 
 impl Collector for Numa {
     fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
-        let some = !list(pass)?.is_empty();
+        let some = !nodes(&pass.list(&directory(pass))?, &directory(pass)).is_empty();
         Ok(some.then(|| Found { key: Arc::from("nodes"), device: None }).into_iter().collect())
     }
 
@@ -47,13 +46,10 @@ struct Nodes {
 
 impl Lane for Nodes {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let nodes = match list(pass) {
-            Ok(nodes) => nodes,
-            Err(reason) => {
-                pass.fault(&directory(pass), reason);
-                return Vec::new();
-            }
-        };
+        let directory = directory(pass);
+        // The collector has just listed the same directory, and counts what is wrong with it.
+        let Ok(names) = pass.host.io.list(&directory) else { return Vec::new() };
+        let nodes = nodes(&names, &directory);
         self.cpulists.retain(|id, _| nodes.contains_key(id));
         let mut facts: Vec<Fact> = Vec::with_capacity(nodes.len());
         for (id, path) in nodes {
@@ -70,22 +66,18 @@ impl Lane for Nodes {
     }
 }
 
+/// Where the nodes are; a kernel without NUMA has none.
 fn directory(pass: &Pass<'_>) -> PathBuf {
     pass.host.sysfs.join("devices/system/node")
 }
 
-/// The nodes by number, with the files that list their CPUs. A kernel without NUMA has none.
-fn list(pass: &Pass<'_>) -> Result<BTreeMap<u32, PathBuf>, Reason> {
-    let directory = directory(pass);
-    let names = match pass.host.io.list(&directory) {
-        Ok(names) => names,
-        Err(error) => return reason_of(&error).map_or_else(|| Ok(BTreeMap::new()), Err),
-    };
+/// The nodes by number, with the files that list their CPUs.
+fn nodes(names: &[String], directory: &Path) -> BTreeMap<u32, PathBuf> {
     let node = |name: &String| {
         let id = text::parse_decimal(name.strip_prefix("node")?.as_bytes())?;
         Some((u32::try_from(id).ok()?, directory.join(name).join("cpulist")))
     };
-    Ok(names.iter().filter_map(node).collect())
+    names.iter().filter_map(node).collect()
 }
 
 /// `0-15,64-79`; empty for a node that has memory only.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use super::collector::{Collector, Depth, Filter, Lane, Pass, Setup, Spec};
 use super::io::{DirStamp, Host, HostIo, OpenFile};
 use super::memory::MemoryHost;
+use super::netlink::socket::Connect;
 use crate::model::reading::Reason;
 use crate::model::snapshot::Fact;
 use crate::model::time::Tick;
@@ -20,6 +21,8 @@ pub(crate) struct Rig {
     /// What failed in the last pass.
     pub(crate) faults: Vec<(String, Reason)>,
     host: Host,
+    spec: Spec,
+    filter: Filter,
     collector: Box<dyn Collector>,
     lanes: BTreeMap<Arc<str>, Box<dyn Lane>>,
     now: Tick,
@@ -30,8 +33,16 @@ impl Rig {
         let (memory, opened) = (Arc::new(MemoryHost::new()), Arc::default());
         let recorder = Recorder { memory: Arc::clone(&memory), opened: Arc::clone(&opened) };
         let host = Host { io: Arc::new(recorder), ..memory.host() };
-        let collector = (spec.make)(&Setup { host: host.clone(), filter });
-        Self { memory, opened, faults: Vec::new(), host, collector, lanes: BTreeMap::new(), now: Tick(0) }
+        let collector = (spec.make)(&Setup { host: host.clone(), filter: filter.clone() });
+        let (spec, lanes) = (*spec, BTreeMap::new());
+        Self { memory, opened, faults: Vec::new(), host, spec, filter, collector, lanes, now: Tick(0) }
+    }
+
+    /// Gives the host a route netlink to ask; lanes are opened anew.
+    pub(crate) fn set_route(&mut self, route: Connect) {
+        self.host.route = Some(route);
+        self.collector = (self.spec.make)(&Setup { host: self.host.clone(), filter: self.filter.clone() });
+        self.lanes.clear();
     }
 
     /// Lists what there is and opens and closes lanes accordingly; says the keys.

@@ -141,6 +141,30 @@ checks! {
     PcieOffBus = "pcie_off_bus",
     /// PCIe errors are being reported.
     PcieAer = "pcie_aer",
+    /// The ways to count a PF's VFs disagree.
+    VfCountMismatch = "vf_count_mismatch",
+    /// A VF is set up for use and nobody holds it.
+    VfOrphan = "vf_orphan",
+    /// Someone claims a VF that is gone or that another holds.
+    VfDangling = "vf_dangling",
+    /// A VF's GUID was never set.
+    VfIdentityZero = "vf_identity_zero",
+    /// Two VFs have one MAC address or GUID.
+    VfIdentityDuplicate = "vf_identity_duplicate",
+    /// A VF's MAC address or GUID is no longer what its holder knows.
+    VfIdentityChanged = "vf_identity_changed",
+    /// A VF is bound to another driver than it should be.
+    VfDriverChanged = "vf_driver_changed",
+    /// A VF that nobody holds is still configured for someone.
+    VfLeftoverConfig = "vf_leftover_config",
+    /// VFs were moved or made anew under their holders and nothing shows that they work since.
+    VfMapStale = "vf_map_stale",
+    /// A PF is down under VFs that are in use.
+    VfPfDown = "vf_pf_down",
+    /// A VF that was given away shares its IOMMU group.
+    VfGroupShared = "vf_group_shared",
+    /// A VF's configuration is no longer what it was, or not what its holder wants.
+    VfConfigDrifted = "vf_config_drifted",
     /// A device's interrupts are served on another NUMA node than its own.
     IrqRemote = "irq_remote",
     /// One CPU serves most of the interrupts of a device that has many vectors.

@@ -32,6 +32,10 @@ pub enum EventKind {
     KernelLogLost,
     /// The configuration was read again.
     Reloaded,
+    /// A VF appeared, went away, or changed its driver, identity or holder.
+    VfChanged,
+    /// A sign that a guest or a function was moved.
+    Migration,
 }
 
 impl EventKind {
@@ -51,6 +55,8 @@ impl EventKind {
             Self::BaselineLearned => "baseline_learned",
             Self::KernelLogLost => "kernel_log_lost",
             Self::Reloaded => "reloaded",
+            Self::VfChanged => "vf_changed",
+            Self::Migration => "migration",
         }
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::check::{Check, Severity};
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::reading::Reason;
+use super::sriov::VfKey;
 use super::time::Tick;
 
 /// Who a finding is about.
@@ -21,6 +22,8 @@ pub enum Subject {
     Pci(PciAddress),
     /// An aspect of the host itself: `host/iommu`.
     Host(&'static str),
+    /// A VF: `0000:98:00.0/vf3`.
+    Vf(VfKey),
 }
 
 impl fmt::Display for Subject {
@@ -30,6 +33,7 @@ impl fmt::Display for Subject {
             Self::Device(device) => device.fmt(f),
             Self::Pci(address) => address.fmt(f),
             Self::Host(aspect) => write!(f, "host/{aspect}"),
+            Self::Vf(key) => key.fmt(f),
         }
     }
 }
@@ -82,7 +86,7 @@ impl Condition {
             Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
             Subject::Device(device) => (Some(device.clone()), None, None),
             Subject::Pci(address) => (None, None, Some(*address)),
-            Subject::Host(_) => (None, None, None),
+            Subject::Host(_) | Subject::Vf(_) => (None, None, None),
         };
         Self {
             check,

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::ids::{PciAddress, PortKey};
 use super::time::Tick;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
+use super::vfmap::VfMap;
 
 /// Increases of one counter over a span, in steps of a thirtieth of it. A counter that goes backwards was reset and
 /// counts on from its new value.
@@ -188,4 +189,6 @@ pub struct History {
     pub kernel_log: Option<u64>,
     /// What was learned or accepted before.
     pub baseline: Baseline,
+    /// Who holds which VF.
+    pub vf_map: VfMap,
 }

@@ -1,10 +1,11 @@
 //! PCI functions joined into links, and links into the path from a function to the root.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::ids::PciAddress;
 use super::pcie::{FunctionKind, LinkEnd, PciFunction};
+use super::reading::{Reading, Reason};
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// The link between a function and the port above it. Functions of one card share it; the lowest names it.
@@ -27,6 +28,8 @@ pub struct Dimension<T> {
     pub device: Option<T>,
     /// What the upper end can do.
     pub upstream: Option<T>,
+    /// Why any of them could not be read.
+    pub unread: Option<Reason>,
 }
 
 /// How a speed or width stands.
@@ -43,11 +46,18 @@ pub enum Verdict {
 }
 
 impl<T: Copy + Ord> Dimension<T> {
+    fn new(current: Reading<T>, device: Reading<T>, upstream: Reading<T>) -> Self {
+        let unread = current.reason().or(device.reason()).or(upstream.reason());
+        Self { current: current.value(), device: device.value(), upstream: upstream.value(), unread }
+    }
+
     /// What both ends can do; with no upper end in sight, what the device can. A link that does not say what it runs
     /// at may be none (a VF in a guest), and its maximum then means nothing.
     pub fn capable(&self) -> Option<T> {
         self.current?;
         match (self.device, self.upstream) {
+            // The upper end is there, and what it can do could not be read.
+            (_, None) if self.unread.is_some() => None,
             (Some(device), Some(upstream)) => Some(device.min(upstream)),
             (device, None) => device,
             (None, Some(_)) => None,
@@ -68,22 +78,21 @@ impl<T: Copy + Ord> Dimension<T> {
 }
 
 impl Link {
+    /// Why its speed or width, or what its ends can do, could not be read.
+    pub fn unread(&self) -> Option<Reason> {
+        self.speed().unread.or(self.width().unread)
+    }
+
     /// Its speed.
     pub fn speed(&self) -> Dimension<TransfersPerSecond> {
-        Dimension {
-            current: self.device.speed.value(),
-            device: self.device.max_speed.value(),
-            upstream: self.upstream.and_then(|(_, end)| end.max_speed.value()),
-        }
+        let upstream = self.upstream.map_or(Reading::Absent, |(_, end)| end.max_speed);
+        Dimension::new(self.device.speed, self.device.max_speed, upstream)
     }
 
     /// Its width.
     pub fn width(&self) -> Dimension<Lanes> {
-        Dimension {
-            current: self.device.width.value(),
-            device: self.device.max_width.value(),
-            upstream: self.upstream.and_then(|(_, end)| end.max_width.value()),
-        }
+        let upstream = self.upstream.map_or(Reading::Absent, |(_, end)| end.max_width);
+        Dimension::new(self.device.width, self.device.max_width, upstream)
     }
 
     /// What it carries now.
@@ -110,12 +119,23 @@ impl Link {
     }
 }
 
+/// The end of a link at a port that could not be read at all.
+const UNREAD: LinkEnd = LinkEnd {
+    speed: Reading::Unreadable(Reason::Gone),
+    width: Reading::Unreadable(Reason::Gone),
+    max_speed: Reading::Unreadable(Reason::Gone),
+    max_width: Reading::Unreadable(Reason::Gone),
+    off_bus: false,
+};
+
 /// Every link of a host, and the way up from each function.
 #[derive(Debug, Clone, Default)]
 pub struct Topology {
     /// Links by the function that names them.
     pub links: BTreeMap<PciAddress, Link>,
     paths: BTreeMap<PciAddress, Vec<PciAddress>>,
+    /// Functions whose way up is known in part only.
+    cut: BTreeSet<PciAddress>,
 }
 
 impl Topology {
@@ -126,8 +146,10 @@ impl Topology {
     pub fn new<'a>(functions: impl Iterator<Item = &'a PciFunction>) -> Self {
         let functions: BTreeMap<PciAddress, &PciFunction> = functions.map(|f| (f.address, f)).collect();
         let mut topology = Self::default();
+        let above: BTreeSet<PciAddress> = functions.values().filter_map(|function| function.upstream).collect();
         for function in functions.values() {
-            if function.class.is_some_and(super::pcie::PciClass::is_bridge) {
+            // Who has others below is a bridge, even if its class could not be read.
+            if function.class.map_or_else(|| above.contains(&function.address), super::pcie::PciClass::is_bridge) {
                 continue;
             }
             let start = match function.kind {
@@ -136,17 +158,27 @@ impl Topology {
             };
             let mut path = Vec::new();
             let mut lower = start;
+            let mut missing = false;
+            let mut find = |address: Option<PciAddress>| {
+                let found = address.and_then(|address| functions.get(&address)).copied();
+                missing |= address.is_some() && found.is_none();
+                found
+            };
             // A path has a handful of hops; the bound keeps a damaged tree from looping.
             for _ in 0..32 {
                 let Some(device) = lower else { break };
-                let upper = device.upstream.and_then(|address| functions.get(&address)).copied();
+                let upper = find(device.upstream);
+                let end = device.upstream.map(|address| (address, upper.map_or(UNREAD, |port| port.link)));
                 topology.links.entry(device.link_name).or_insert_with(|| Link {
                     name: device.link_name,
                     device: device.link,
-                    upstream: upper.map(|port| (port.address, port.link)),
+                    upstream: end,
                 });
                 path.push(device.link_name);
-                lower = upper.and_then(|port| port.upstream).and_then(|address| functions.get(&address)).copied();
+                lower = find(upper.and_then(|port| port.upstream));
+            }
+            if missing {
+                topology.cut.insert(function.address);
             }
             topology.paths.insert(function.address, path);
         }
@@ -158,10 +190,20 @@ impl Topology {
         self.paths.get(&function).into_iter().flatten().filter_map(|name| self.links.get(name))
     }
 
-    /// The link of a path that carries least, and how much. None when the function's own link is unknown; unknown
-    /// links further up do not count, as in the kernel's own reckoning.
+    /// Whether the path of a function is known up to the root, as far as the host shows it.
+    pub fn is_whole(&self, function: PciAddress) -> bool {
+        !self.cut.contains(&function)
+    }
+
+    /// The link of a path that carries least, and how much. None when the function's own link is unknown; links
+    /// further up that do not say do not count, as in the kernel's own reckoning. None too when one of them could not
+    /// be read: it may be the narrowest.
     pub fn narrowest(&self, function: PciAddress) -> Option<(&Link, BytesPerSecond)> {
         self.path(function).next()?.bandwidth()?;
+        let unread = |link: &Link| link.device.speed.reason().is_some() || link.device.width.reason().is_some();
+        if !self.is_whole(function) || self.path(function).any(unread) {
+            return None;
+        }
         let known = self.path(function).filter_map(|link| link.bandwidth().map(|bandwidth| (link, bandwidth)));
         known.min_by(|(_, a), (_, b)| a.0.total_cmp(&b.0))
     }

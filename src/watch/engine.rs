@@ -1,11 +1,14 @@
 //! Turns readings into reports: facts joined, judged, held against the past, and remembered. No threads, no clock.
 
+use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use super::learn::{Learner, News};
 use super::ledger::Ledger;
 use super::report::Report;
+use super::vfmap::Mapper;
 use crate::assess::irq;
 use crate::assess::lane::Lanes;
 use crate::assess::verdicts::{Standings, Verdicts};
@@ -14,25 +17,36 @@ use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
+use crate::model::holder::{Holder, Missing};
+use crate::model::ids::PciAddress;
+use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::Reason;
 use crate::model::snapshot::Snapshot;
-use crate::model::time::{Stamp, rfc3339};
+use crate::model::sriov::VfKey;
+use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
+use crate::model::vfmap::VfMap;
 
 /// Events kept in memory.
 const RECENT: usize = 200;
+
+/// How long a finding that has ended is still shown as recovered.
+const RECOVERED: Duration = Duration::from_secs(600);
 
 /// Everything about a host that outlives a pass.
 #[derive(Debug, Default)]
 pub struct Engine {
     history: History,
     learner: Learner,
+    mapper: Mapper,
     ledger: Ledger,
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
+    recovered: VecDeque<(Finding, Tick)>,
     shown: Arc<[Event]>,
+    boot_id: Option<Arc<str>>,
     instant: bool,
 }
 
@@ -50,11 +64,13 @@ impl Engine {
     /// Takes what an earlier run remembered.
     pub fn restore(&mut self, remembered: super::store::Remembered, now: Stamp) {
         self.history.baseline = remembered.baseline;
-        self.learner.restore(remembered.boot_id, remembered.kernel_log);
+        self.history.vf_map = remembered.vf_map;
+        self.learner.restore(remembered.boot_id.clone(), remembered.kernel_log);
         for (key, flaps) in remembered.flaps {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
         }
         self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.tick_of(since))));
+        self.boot_id = remembered.boot_id.map(Arc::from);
         self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
     }
@@ -62,11 +78,23 @@ impl Engine {
     /// Forgets the baseline: the next pass learns the host as it is then.
     pub fn forget_baseline(&mut self) {
         self.history.baseline = Baseline::default();
+        self.history.vf_map.accept();
+    }
+
+    /// Takes note that a probe moved data through a VF: it is known to work.
+    pub fn prove(&mut self, vf: VfKey, at: SystemTime) {
+        self.history.vf_map.prove(vf, at);
+    }
+
+    /// Takes note that a probe moved data through a function of this host, where it is a guest.
+    pub fn prove_function(&mut self, address: PciAddress, at: SystemTime) {
+        self.history.vf_map.prove_function(address, at);
     }
 
     /// Takes a baseline that someone accepted.
     pub fn set_baseline(&mut self, baseline: Baseline) {
         self.history.baseline = baseline;
+        self.history.vf_map.accept();
     }
 
     /// Leaves devices that are no longer read out of the baseline's expectations.
@@ -102,7 +130,8 @@ impl Engine {
         let policy = Arc::clone(&self.policy);
         // Rules look at the baseline as it was before this pass; a single look never adds to it.
         let before = if self.instant { Some(self.history.baseline.clone()) } else { None };
-        let news = self.learner.observe(&mut self.history, &snapshot, &topology, &lanes, &policy);
+        let mut news = self.learner.observe(&mut self.history, &snapshot, &topology, &lanes, &policy);
+        news.extend(self.mapper.observe(&mut self.history.vf_map, &snapshot));
         if let Some(before) = before {
             self.history.baseline = before;
         }
@@ -116,7 +145,7 @@ impl Engine {
         };
         let mut verdicts = assess(&view);
         let (conditions, excepted) = self.apply_policy(std::mem::take(&mut verdicts.conditions));
-        let silent = silent(&snapshot);
+        let silent = LazyCell::new(|| silent(&snapshot));
         let unseen = |condition: &Condition| {
             let undecided = |u: &Undecided| u.check == condition.check && u.subject == condition.subject;
             let device = condition.device.as_ref().is_some_and(|device| silent.contains(device.as_str()));
@@ -124,18 +153,24 @@ impl Engine {
             device || function || verdicts.undecided.iter().any(undecided)
         };
         let changes = self.ledger.observe(now.tick, conditions, unseen, self.instant);
+        let booted = self.booted(&snapshot);
+        self.happened(now, booted);
         self.happened(now, news);
         self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
         self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
+        self.recovered.extend(changes.ended.into_iter().map(|finding| (finding, now.tick)));
+        self.recovered.retain(|(_, ended)| now.tick.since(*ended) < RECOVERED);
         let findings = self.ledger.findings();
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
         Report {
-            limited: limited(&snapshot),
+            limited: limited(&snapshot, &self.history.vf_map),
+            vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             irqs: irq::summaries(&snapshot, &self.history),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
+            recovered: self.recovered.iter().rev().cloned().collect(),
             excepted: excepted
                 .into_iter()
                 .map(|(condition, reason)| (Finding { condition, since: now.tick }, reason))
@@ -207,6 +242,13 @@ impl Engine {
         standings
     }
 
+    /// Says so when this is another boot than the one before.
+    fn booted(&mut self, snapshot: &Snapshot) -> Option<News> {
+        let now = snapshot.system()?.boot_id.clone()?;
+        let before = self.boot_id.replace(Arc::clone(&now)).filter(|before| *before != now);
+        before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
+    }
+
     fn happened(&mut self, now: Stamp, news: impl IntoIterator<Item = News>) {
         let mut changed = false;
         for (kind, subject, text) in news {
@@ -222,9 +264,18 @@ impl Engine {
     }
 }
 
-/// Devices and functions that do not answer.
+/// Devices and functions that do not answer, or are there and say nothing.
 fn silent(snapshot: &Snapshot) -> BTreeSet<&str> {
-    snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key).collect()
+    let listed = |name| {
+        let keys = snapshot.collector(name).and_then(|collector| collector.listed.as_deref());
+        keys.into_iter().flatten().map(|key| &**key)
+    };
+    let devices: BTreeSet<&str> = snapshot.devices().map(|device| device.name.as_str()).collect();
+    let functions: BTreeSet<PciAddress> = snapshot.all::<PciFunction>().map(|function| function.address).collect();
+    let stuck = snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(|key| &**key);
+    let silent = listed("rdma").filter(|key| !devices.contains(key));
+    let unread = listed("pci").filter(|key| key.parse().is_ok_and(|address| !functions.contains(&address)));
+    stuck.chain(silent).chain(unread).collect()
 }
 
 fn told(kind: EventKind, finding: &Finding) -> News {
@@ -253,7 +304,7 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
 }
 
 /// What a missing permission hides.
-fn limited(snapshot: &Snapshot) -> Vec<Arc<str>> {
+fn limited(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Arc<str>> {
     let mut by_collector: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
     for collector in &snapshot.collectors {
         for fault in collector.faults.iter().filter(|fault| fault.reason == Reason::Permission) {
@@ -265,5 +316,15 @@ fn limited(snapshot: &Snapshot) -> Vec<Arc<str>> {
         let needed = if name == "kmsg" { "CAP_SYSLOG" } else { "CAP_DAC_READ_SEARCH" };
         Arc::from(format!("{name}: no permission to read {files}; {needed} would show it"))
     };
-    by_collector.into_iter().map(sentence).collect()
+    let mut hidden: BTreeMap<Missing, usize> = BTreeMap::new();
+    for row in vf_map.rows.values() {
+        if let Holder::Unknown(missing @ (Missing::Ptrace | Missing::Libvirt)) = row.holder {
+            *hidden.entry(missing).or_default() += 1;
+        }
+    }
+    let holders = hidden.into_iter().map(|(missing, count)| {
+        let vfs = if count == 1 { "1 VF".to_owned() } else { format!("{count} VFs") };
+        Arc::from(format!("holders: no permission to see who holds {vfs}; {} would show it", missing.as_str()))
+    });
+    by_collector.into_iter().map(sentence).chain(holders).collect()
 }

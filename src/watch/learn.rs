@@ -73,10 +73,13 @@ impl Learner {
             for port in &device.ports {
                 let key = PortKey { device: device.name.clone(), port: port.number };
                 let track = self.ports.entry(key.clone()).or_default();
-                if track.guid != device.identity.node_guid {
-                    *track = PortTrack { guid: device.identity.node_guid, ..PortTrack::default() };
+                let guid = device.identity.node_guid;
+                // One that could not be read is no other device.
+                if track.guid.zip(guid).is_some_and(|(before, now)| before != now) {
+                    *track = PortTrack::default();
                     history.ports.entry(key.clone()).or_default().windows.clear();
                 }
+                track.guid = guid.or(track.guid);
                 track.observe(history, &key, device, port, now, settled, policy, &mut news);
             }
         }
@@ -291,7 +294,13 @@ fn learn_baseline(
         if function.is_some_and(|function| is_virtual(snapshot, function)) {
             continue;
         }
-        let key = baseline_key(device);
+        let key = baseline_key(history, device);
+        // What was learned of it while its GUID could not be read.
+        if key != device.name.as_str()
+            && let Some(known) = history.baseline.devices.remove(device.name.as_str())
+        {
+            history.baseline.devices.entry(key.clone()).or_insert(known);
+        }
         if !history.baseline.devices.contains_key(&key) {
             news.push((
                 EventKind::BaselineLearned,
@@ -343,8 +352,9 @@ fn learn_baseline(
                 None => known.path.push(link.clone()),
             }
         }
-        if !seen.is_empty() {
-            let here = |before: &LinkBaseline| seen.iter().any(|link| link.pci_address == before.pci_address);
+        if !seen.is_empty() && topology.is_whole(function) {
+            let here =
+                |before: &LinkBaseline| topology.path(function).any(|l| l.name.to_string() == before.pci_address);
             known.path.retain(here);
         }
     }

@@ -10,6 +10,9 @@ use crate::model::time::Tick;
 /// Passes closer together than this count as one: a scrape between two passes of the interval is no proof.
 const APART: Duration = Duration::from_secs(4);
 
+/// A finding of an earlier run whose condition is not seen within this time has ended; the next one is another.
+const REMEMBERED: Duration = Duration::from_secs(5 * 60);
+
 /// Who and what: one entry of the ledger.
 pub type Key = (Check, Subject);
 
@@ -28,6 +31,8 @@ struct Entry {
 pub struct Ledger {
     entries: BTreeMap<Key, Entry>,
     restored: BTreeMap<(String, String), Tick>,
+    /// When the first pass was.
+    first: Option<Tick>,
 }
 
 /// What changed in one pass.
@@ -56,6 +61,9 @@ impl Ledger {
         instant: bool,
     ) -> Changes {
         let mut changes = Changes::default();
+        if now.since(*self.first.get_or_insert(now)) > REMEMBERED {
+            self.restored.clear();
+        }
         for condition in conditions {
             let key = (condition.check, condition.subject.clone());
             let entry = self.entries.entry(key).or_insert_with(|| {
@@ -202,6 +210,15 @@ mod tests {
         );
         assert!(changes.began.is_empty(), "it began before");
         assert_eq!(ledger.findings().first().map(|f| f.since), Some(at(-100)));
+    }
+
+    #[test]
+    fn what_ended_while_nobody_looked_is_over() {
+        let mut ledger = Ledger::default();
+        ledger.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
+        ledger.observe(at(0), vec![], |_| false, false);
+        let changes = ledger.observe(at(3600), vec![condition(Hold::None, Duration::ZERO)], |_| false, false);
+        assert_eq!(changes.began.first().map(|finding| finding.since), Some(at(3600)));
     }
 
     #[test]

@@ -12,6 +12,7 @@ pub mod report;
 pub mod roce;
 pub mod running;
 pub mod store;
+pub mod vfmap;
 
 pub use engine::Engine;
 pub use poller::Poller;

@@ -19,7 +19,7 @@ use super::running::{Done, Running};
 use super::store::Store;
 use crate::host::collector::Setup;
 use crate::host::{Depth, Spec};
-use crate::model::event::EventKind;
+use crate::model::event::{Event, EventKind};
 use crate::model::history::Baseline;
 use crate::model::policy::Policy;
 use crate::model::snapshot::Snapshot;
@@ -33,6 +33,9 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// Counters are read at least this often.
 const COUNTERS: Duration = Duration::from_secs(15);
+
+/// Events that wait for a state directory that can be written; older ones are lost.
+const MOST_UNKEPT: usize = 1000;
 
 /// A report and when its reading began.
 #[derive(Debug, Clone)]
@@ -110,6 +113,7 @@ pub struct Poller {
     engine: Engine,
     store: Option<Store>,
     saved: bool,
+    unkept: Vec<Event>,
     collectors: Vec<Running>,
     crew: Crew<Done>,
     inbox: Receiver<Message>,
@@ -156,6 +160,7 @@ impl Poller {
             engine,
             store,
             saved: true,
+            unkept: Vec::new(),
             collectors,
             crew,
             inbox,
@@ -215,7 +220,7 @@ impl Poller {
         }
     }
 
-    /// One pass of everything, waited for until every lane has answered or `limit` is over.
+    /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
     pub fn pass(&mut self, limit: Duration) -> Arc<Report> {
         let now = self.clock.now().tick;
         let all: Vec<usize> = (0..self.collectors.len()).collect();
@@ -225,8 +230,8 @@ impl Poller {
 
     fn longest_deadline(&self) -> Duration {
         let longest = self.collectors.iter().map(|collector| collector.spec.deadline).max();
-        // A little longer, so that what has not answered counts as stuck in the first report already.
-        longest.unwrap_or_default() + Duration::from_millis(50)
+        // For the listing and then for the lanes, so that what does not answer is stuck in the first report already.
+        longest.unwrap_or_default() * 2
     }
 
     fn due(&self, index: usize, now: Tick, wanted: bool) -> bool {
@@ -249,27 +254,38 @@ impl Poller {
             let whole = (0..).zip(&self.collectors).all(|(index, c)| !c.spec.fresh || due.contains(&index));
             self.fresh = if whole { Some(began) } else { self.fresh };
         }
+        let mut relieved = began;
         while self.collectors.iter().any(Running::is_reading) {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
+            let now = Instant::now();
+            if now >= until {
                 break;
             }
-            match self.inbox.recv_timeout(left.min(RELIEF)) {
+            // By the clock and not by silence: however many ask meanwhile, what hangs is relieved.
+            if now.duration_since(relieved) >= RELIEF {
+                relieved = now;
+                self.relieve(now);
+                continue;
+            }
+            match self.inbox.recv_timeout(until.saturating_duration_since(now).min(RELIEF)) {
                 Ok(message) => {
                     if !self.take(message) {
                         return false;
                     }
                 }
-                Err(RecvTimeoutError::Timeout) => {
-                    self.take_results();
-                    if let Err(error) = self.crew.relieve() {
-                        tracing::error!("no more threads: {error}");
-                    }
-                }
+                Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
         }
         true
+    }
+
+    /// Puts more hands to readings that wait, and finds what has not come back in time.
+    fn relieve(&mut self, now: Instant) {
+        self.take_results();
+        if let Err(error) = self.crew.relieve() {
+            tracing::error!("no more threads: {error}");
+        }
+        self.collectors.iter_mut().for_each(|collector| collector.expire(now));
     }
 
     /// Takes what the crew has finished, and gives it what follows from that.
@@ -353,15 +369,22 @@ impl Poller {
         }
     }
 
-    /// Writes events and, when something happened or the last attempt failed, the state.
+    /// Writes events and, when something happened or the last attempt failed, the state. Events that cannot be
+    /// written wait for the next attempt.
     fn keep(&mut self, report: &Report) {
-        let events = self.engine.take_events();
-        let Some(store) = &mut self.store else { return };
+        self.unkept.append(&mut self.engine.take_events());
+        let Some(store) = &mut self.store else {
+            self.unkept.clear();
+            return;
+        };
         if let Some(baseline) = store.replaced() {
             self.engine.set_baseline(baseline);
         }
-        let appended = store.append(&events);
-        let saved = if events.is_empty() && self.saved { Ok(()) } else { self.save(report) };
+        let quiet = self.unkept.is_empty() && self.saved;
+        let appended = store.append(&self.unkept);
+        let most = if appended.is_ok() { 0 } else { MOST_UNKEPT };
+        self.unkept.drain(..self.unkept.len().saturating_sub(most));
+        let saved = if quiet { Ok(()) } else { self.save(report) };
         match appended.and(saved) {
             Ok(()) => self.saved = true,
             Err(error) => {

@@ -12,7 +12,9 @@ use crate::model::finding::{Finding, Undecided};
 use crate::model::ids::PciAddress;
 use crate::model::irq::IrqSummary;
 use crate::model::snapshot::Snapshot;
+use crate::model::time::Tick;
 use crate::model::topology::Topology;
+use crate::model::vfmap::VfMap;
 
 /// Everything that metrics, `check`, `explain`, the status page and JSON speak from.
 #[derive(Debug, Clone)]
@@ -25,6 +27,8 @@ pub struct Report {
     pub lanes: Lanes,
     /// What holds, worst first.
     pub findings: Vec<Finding>,
+    /// Findings that ended within the last ten minutes, newest first, and when: a port that is back has not been well.
+    pub recovered: Vec<(Finding, Tick)>,
     /// Findings that policy accepts, with the reason given there.
     pub excepted: Vec<(Finding, Arc<str>)>,
     /// What could not be judged.
@@ -39,6 +43,8 @@ pub struct Report {
     pub events: Arc<[Event]>,
     /// Changes of speed or width that were seen, by link.
     pub link_changes: BTreeMap<PciAddress, u64>,
+    /// Who holds which VF.
+    pub vf_map: VfMap,
     /// What is said of each function's interrupts.
     pub irqs: BTreeMap<PciAddress, IrqSummary>,
     /// When the judgement was made.

@@ -129,10 +129,12 @@ impl Running {
     pub fn begin(&mut self, now: Tick, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
         (self.now, self.depth, self.began) = (now, depth, Instant::now());
-        if listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due) {
-            tasks.extend(self.list());
-        } else {
-            self.dispatch(tasks);
+        let due = listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due);
+        match self.collector {
+            Some(_) if due => tasks.extend(self.list()),
+            // A listing that does not answer holds up nothing that is known already.
+            None if !self.lister_stuck => {}
+            _ => self.dispatch(tasks),
         }
     }
 
@@ -260,8 +262,8 @@ impl Running {
         self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| slot.facts.iter().cloned())
     }
 
-    /// How it fares now. Lanes past their deadline become stuck here: reported, counted once, left alone.
-    pub fn state(&mut self, now: Instant, taken: Stamp) -> CollectorState {
+    /// What is past its deadline becomes stuck: reported, counted once, left alone.
+    pub fn expire(&mut self, now: Instant) {
         let deadline = self.spec.deadline;
         let late = |since: &Option<Instant>| since.is_some_and(|since| now.duration_since(since) >= deadline);
         let mut newly_stuck = 0;
@@ -281,6 +283,14 @@ impl Running {
         for _ in 0..newly_stuck {
             self.count_reason(Reason::Timeout);
         }
+        if newly_stuck > 0 && !self.is_reading() {
+            self.state.duration = self.began.elapsed();
+        }
+    }
+
+    /// How it fares now.
+    pub fn state(&mut self, now: Instant, taken: Stamp) -> CollectorState {
+        self.expire(now);
         let reading = self.is_reading();
         if self.lister_stuck {
             self.state.listed = None;

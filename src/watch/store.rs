@@ -17,6 +17,7 @@ use crate::model::finding::Finding;
 use crate::model::history::{Baseline, History};
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::time::Stamp;
+use crate::model::vfmap::VfMap;
 
 const VERSION: u32 = 1;
 const STATE: &str = "state.json";
@@ -36,6 +37,8 @@ pub struct Remembered {
     pub flaps: BTreeMap<PortKey, Vec<SystemTime>>,
     /// Findings by check and subject, and when they began.
     pub findings: BTreeMap<(String, String), SystemTime>,
+    /// Who held which VF.
+    pub vf_map: VfMap,
     /// Number of the last kernel log record that was read in that boot.
     pub kernel_log: Option<u64>,
     /// Events, oldest first.
@@ -86,6 +89,8 @@ struct State {
     flaps: BTreeMap<String, Vec<u64>>,
     #[serde(default)]
     findings: Vec<Held>,
+    #[serde(default)]
+    vf_map: super::vfmap::stored::Map,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kernel_log: Option<u64>,
 }
@@ -227,6 +232,7 @@ impl Store {
                     since: millis(now.wall_of(finding.since)),
                 })
                 .collect(),
+            vf_map: super::vfmap::stored::Map::from(&history.vf_map),
             kernel_log: history.kernel_log,
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
@@ -238,7 +244,7 @@ impl Store {
     /// Appends events to the journal.
     ///
     /// # Errors
-    /// The file operation that failed; a torn line is skipped at the next load.
+    /// The file operation that failed; nothing is appended then. A line torn by a crash is skipped at the next load.
     pub fn append(&mut self, events: &[Event]) -> Result<(), StoreError> {
         if events.is_empty() || self.frozen {
             return Ok(());
@@ -259,7 +265,10 @@ impl Store {
             }
         }
         if let Some(journal) = &mut self.journal {
+            let before = journal.metadata().map(|meta| meta.len());
             if let Err(error) = journal.write_all(&lines) {
+                // What was written of them is written again with the rest.
+                let _ = before.and_then(|length| journal.set_len(length));
                 self.journal = None;
                 return Err(fail("cannot append to", error));
             }
@@ -308,6 +317,7 @@ fn remember(state: State) -> Remembered {
             .filter_map(|(key, times)| Some((port(&key)?, times.into_iter().map(wall).collect())))
             .collect(),
         findings: state.findings.into_iter().map(|held| ((held.check, held.subject), wall(held.since))).collect(),
+        vf_map: state.vf_map.into(),
         kernel_log: state.kernel_log,
         events: Vec::new(),
     }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 use crate::archive::{self, Archive};
+use crate::common::iplink;
 use crate::common::tree::Tree;
 use crate::expect::{Expect, STEP};
 
@@ -73,7 +74,9 @@ impl Case {
     /// Makes the case readable; its first reading is what is there then.
     pub fn stage(&self) -> Result<Stage, String> {
         let directory = TempDir::new().map_err(|error| error.to_string())?;
-        let sources = self.sources(directory.path())?;
+        let mut sources = self.sources(directory.path())?;
+        let completed = directory.path().join("completed");
+        name_interfaces(&mut sources, &completed).map_err(|error| error.to_string())?;
         let last = sources.keys().map(|(_, reading)| *reading).max().unwrap_or(0);
         let times = self.expect.times(last + 1)?;
         if let Some(beyond) = self.expect.readings().find(|reading| *reading >= times.len()) {
@@ -127,6 +130,38 @@ impl Stage {
     }
 }
 
+/// Gives a PF its interface where `ip-link.txt` names one and the recorded tree shows none.
+fn name_interfaces(sources: &mut BTreeMap<(String, usize), PathBuf>, scratch: &Path) -> io::Result<()> {
+    let (text, tree) = (("ip-link.txt".to_owned(), 0), ("sys".to_owned(), 0));
+    let (Some(text), Some(sys)) = (sources.get(&text), sources.get(&tree)) else { return Ok(()) };
+    let interfaces = iplink::parse(&fs::read_to_string(text)?);
+    let ([interface], false) = (interfaces.as_slice(), sys.join("class/net").exists()) else { return Ok(()) };
+    copy(sys, scratch)?;
+    if let Some(pf) = find(&scratch.join("devices"), "sriov_totalvfs")? {
+        let directory = pf.join("net").join(&interface.name);
+        fs::create_dir_all(&directory)?;
+        fs::write(directory.join("type"), format!("{}\n", interface.hardware))?;
+    }
+    sources.insert(tree, scratch.to_owned());
+    Ok(())
+}
+
+/// The first directory at or below this one that has an entry of this name.
+fn find(folder: &Path, name: &str) -> io::Result<Option<PathBuf>> {
+    if folder.join(name).exists() {
+        return Ok(Some(folder.to_owned()));
+    }
+    for entry in names(folder)? {
+        let path = folder.join(entry);
+        if path.symlink_metadata()?.is_dir()
+            && let Some(found) = find(&path, name)?
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
 /// What is there at each reading. A later tree replaces the entries at its top, and keeps the others of the tree
 /// before it.
 fn merged(
@@ -173,9 +208,11 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
     Ok(names)
 }
 
-/// `sys.t2` is `sys` at reading 2.
+/// `sys.t2` is `sys` at reading 2, `ip-link.t1.txt` is `ip-link.txt` at reading 1.
 fn top_and_reading(name: &str) -> (String, usize) {
-    let later = name.rsplit_once(".t").and_then(|(top, number)| Some((top.to_owned(), number.parse().ok()?)));
+    let (stem, extension) = name.strip_suffix(".txt").map_or((name, ""), |stem| (stem, ".txt"));
+    let number = |(top, number): (&str, &str)| Some((format!("{top}{extension}"), number.parse().ok()?));
+    let later = stem.rsplit_once(".t").and_then(number);
     later.unwrap_or_else(|| (name.to_owned(), 0))
 }
 

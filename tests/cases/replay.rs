@@ -1,6 +1,8 @@
 //! Replays a case through the agent's own poller, on a clock that the replay moves: every five seconds a pass, as the
 //! agent makes them, and hold times run.
 
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -8,13 +10,15 @@ use lanewatch::export::json;
 use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
+use lanewatch::host::io::Roots;
+use lanewatch::host::netlink::socket::{Connect, Nldev};
 use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::ManualClock;
 use lanewatch::watch::{Engine, Poller, Report};
 
 use crate::case::Stage;
-use crate::common::exposition;
+use crate::common::{exposition, iplink};
 use crate::judge::{Finding, Reading, Replay};
 
 /// The interval of the poller.
@@ -31,7 +35,18 @@ impl Replay for Agent {
         let host = stage.host();
         let (sysfs, procfs) = (host.join("sys"), host.join("proc"));
         let setup = Setup {
-            host: Host { io: Arc::new(Fs::recorded()), sysfs, procfs, live: false },
+            host: Host {
+                io: Arc::new(Fs::recorded()),
+                sysfs,
+                procfs,
+                roots: Roots {
+                    libvirt: host.join("libvirt"),
+                    run_libvirt: host.join("run-libvirt"),
+                    netns: host.join("netns"),
+                },
+                route: host.join(IP_LINK).exists().then(|| route(host.join(IP_LINK))),
+                live: false,
+            },
             filter: Filter::default(),
         };
         // One reading is what `check` sees: it waits for nothing.
@@ -57,6 +72,28 @@ impl Replay for Agent {
             readings.push(reading(&report)?);
         }
         Ok(readings)
+    }
+}
+
+/// What `ip link` printed.
+const IP_LINK: &str = "ip-link.txt";
+
+/// Answers as the kernel did when the text was printed.
+fn route(text: PathBuf) -> Connect {
+    Arc::new(move || Ok(Box::new(Printed { text: text.clone() })))
+}
+
+struct Printed {
+    text: PathBuf,
+}
+
+impl Nldev for Printed {
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let (name, statistics) = iplink::asked(request);
+        let interfaces = iplink::parse(&std::fs::read_to_string(&self.text)?);
+        let found = interfaces.iter().find(|interface| interface.name == name);
+        let gone = || io::Error::from_raw_os_error(rustix::io::Errno::NODEV.raw_os_error());
+        found.map(|interface| vec![interface.reply(statistics)]).ok_or_else(gone)
     }
 }
 

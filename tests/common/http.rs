@@ -1,4 +1,4 @@
-//! The smallest HTTP client that tests need: GET over a socket, one request a connection.
+//! The smallest HTTP client that tests need: one request a connection.
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -37,6 +37,23 @@ pub fn get(address: SocketAddr, path: &str) -> io::Result<Response> {
 
 /// A request with these headers, and no body.
 pub fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, &str)]) -> io::Result<Response> {
+    exchange(address, method, path, headers, "")
+}
+
+/// POST of a JSON document.
+pub fn post(address: SocketAddr, path: &str, document: &str) -> io::Result<Response> {
+    let length = document.len().to_string();
+    let headers = [("Content-Type", "application/json"), ("Content-Length", &length)];
+    exchange(address, "POST", path, &headers, document)
+}
+
+fn exchange(
+    address: SocketAddr,
+    method: &str,
+    path: &str,
+    headers: &[(&str, &str)],
+    body: &str,
+) -> io::Result<Response> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut head = format!("{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n");
@@ -44,10 +61,22 @@ pub fn request(address: SocketAddr, method: &str, path: &str, headers: &[(&str, 
         head.extend([name, ": ", value, "\r\n"]);
     }
     head.push_str("\r\n");
+    head.push_str(body);
     stream.write_all(head.as_bytes())?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
+    let (mut answer, mut buffer) = (Vec::new(), [0; 16 * 1024]);
+    // Not every server closes a connection because it is asked to.
+    while !is_whole(&answer) {
+        match stream.read(&mut buffer)? {
+            0 => break,
+            length => answer.extend(&buffer[..length]),
+        }
+    }
     parse(&answer, method == "HEAD").ok_or_else(|| io::Error::other("not an HTTP answer"))
+}
+
+/// Whether the head has come, and as much of a body as it says.
+fn is_whole(answer: &[u8]) -> bool {
+    parse(answer, false).is_some_and(|answer| answer.header("content-length").is_some())
 }
 
 fn parse(answer: &[u8], head_only: bool) -> Option<Response> {

@@ -6,9 +6,13 @@
 
 pub mod cost;
 pub mod exposition;
+pub mod faulty;
+pub mod hand;
 pub mod host;
 pub mod http;
+pub mod iplink;
 pub mod run;
 pub mod tools;
 pub mod toy;
 pub mod tree;
+pub mod vfs;

@@ -31,7 +31,7 @@ pub enum Tool {
     Chromium,
     /// Chromium's driver.
     Chromedriver,
-    /// Python with `prometheus_client` and `selenium`.
+    /// Python with `prometheus_client`.
     Python,
 }
 

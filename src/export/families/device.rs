@@ -6,7 +6,7 @@ use crate::export::content::Content;
 use crate::export::series::{Label, Series};
 use crate::model::counter::{Class, Meaning};
 use crate::model::pcie::{FunctionKind, PciFunction};
-use crate::model::rdma::RdmaResources;
+use crate::model::rdma::{RdmaDevice, RdmaResources};
 
 /// The rows.
 pub const FAMILIES: &[Family] = &[
@@ -89,8 +89,16 @@ fn kind(function: Option<&PciFunction>) -> &'static str {
     }
 }
 
+/// Devices of which everything is shown: not those of VFs, of which there may be hundreds.
+fn whole<'a>(content: &'a Content<'_>) -> impl Iterator<Item = &'a RdmaDevice> {
+    content.devices.iter().copied().filter(|device| {
+        let function = device.identity.pci_address.and_then(|address| content.function(address));
+        !function.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }))
+    })
+}
+
 fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for device in &content.devices {
+    for device in whole(content) {
         for (counter, value) in device.counters.iter() {
             let class = match counter.meaning {
                 Meaning::Level => continue,
@@ -107,7 +115,7 @@ fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn device_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for device in &content.devices {
+    for device in whole(content) {
         for (counter, value) in device.counters.iter().filter(|(counter, _)| counter.meaning == Meaning::Level) {
             out.gauge(&[device.name.as_str().into(), (&counter.name).into()], value);
         }

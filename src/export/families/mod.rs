@@ -10,6 +10,7 @@ pub mod pcie;
 pub mod port;
 pub mod posture;
 pub mod process;
+pub mod vf;
 
 /// The version that brought the first families.
 const FIRST: &str = "0.1.0";

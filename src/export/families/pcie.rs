@@ -1,4 +1,4 @@
-//! PCIe links and paths, error reporting, and how many VFs there are.
+//! PCIe links and paths, and error reporting.
 
 use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
@@ -104,32 +104,6 @@ pub const FAMILIES: &[Family] = &[
         worst: "3 a root port",
         since: FIRST,
         write: root_messages,
-    },
-    Family {
-        name: "lanewatch_sriov_vfs",
-        kind: Kind::Gauge,
-        help: "How many VFs a PF has, by who counts: present counts the virtfn* links.",
-        labels: &["pf", "kind"],
-        worst: "3 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for function in &content.functions {
-                out.known(&[function.address.into(), "present".into()], function.vfs_present);
-            }
-        },
-    },
-    Family {
-        name: "lanewatch_sriov_vfs_limit",
-        kind: Kind::Gauge,
-        help: "How many VFs a PF can have (/sys/bus/pci/devices/<address>/sriov_totalvfs).",
-        labels: &["pf"],
-        worst: "1 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for function in &content.functions {
-                out.known(&[function.address.into()], function.vfs_limit);
-            }
-        },
     },
 ];
 

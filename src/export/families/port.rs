@@ -3,7 +3,7 @@
 use super::FIRST;
 use crate::assess::lane::PortLane;
 use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
+use crate::export::content::{Content, PortRow};
 use crate::export::series::{Label, Series};
 use crate::model::counter::Meaning;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState};
@@ -25,7 +25,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_state",
         kind: Kind::Gauge,
-        help: "Logical state of the port, 1 for the one it is in (/sys/class/infiniband/<device>/ports/<port>/state).",
+        help: "Logical state of the port, 1 for the one it is in (/sys/class/infiniband/<device>/ports/<port>/state); of a \
+               VF's port ACTIVE and the one it is in.",
         labels: &["device", "port", "state"],
         worst: "6 a port",
         since: FIRST,
@@ -48,7 +49,11 @@ pub const FAMILIES: &[Family] = &[
         labels: PORT,
         worst: "1 a port",
         since: FIRST,
-        write: |content, out| lane(content, out, |lane| lane.rate),
+        write: |content, out| {
+            for row in &content.ports {
+                out.known(&row.labels(), row.lane.and_then(|lane| lane.rate).map(|rate| rate.0));
+            }
+        },
     },
     Family {
         name: "lanewatch_port_ceiling_bytes_per_second",
@@ -156,8 +161,13 @@ pub const FAMILIES: &[Family] = &[
 
 const PORT: &[&str] = &["device", "port"];
 
+/// Ports of which everything is shown.
+fn whole<'a>(content: &'a Content<'_>) -> impl Iterator<Item = &'a PortRow<'a>> {
+    content.ports.iter().filter(|row| !row.brief)
+}
+
 fn port_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in &content.ports {
+    for row in whole(content) {
         let ([device, number], port) = (row.labels(), row.port);
         // Down, some drivers (mlx5 with Ethernet) name a rate that means nothing.
         let rate = if port.is_active() { port.rate.value() } else { None };
@@ -176,14 +186,15 @@ fn port_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
 fn port_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for row in &content.ports {
         let (Reading::Value(now), [device, number]) = (row.port.state, row.labels()) else { continue };
-        for state in PortState::ALL {
+        let shown = |state: &PortState| !row.brief || *state == PortState::Active || *state == now;
+        for state in PortState::ALL.into_iter().filter(shown) {
             out.gauge(&[device, number, state.as_str().into()], state == now);
         }
     }
 }
 
 fn port_physical_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in &content.ports {
+    for row in whole(content) {
         let (Reading::Value(now), [device, number]) = (row.port.physical_state, row.labels()) else { continue };
         for state in PhysicalState::ALL {
             out.gauge(&[device, number, state.as_str().into()], state == now);
@@ -192,13 +203,13 @@ fn port_physical_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn lane(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&PortLane) -> Option<BytesPerSecond>) {
-    for row in &content.ports {
+    for row in whole(content) {
         out.known(&row.labels(), row.lane.and_then(&of).map(|rate| rate.0));
     }
 }
 
 fn total(content: &Content<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(Meaning) -> Option<u64>) {
-    for row in &content.ports {
+    for row in whole(content) {
         let port = row.port;
         if let Some(value) = port.pma.total(&wanted).or_else(|| port.hardware.total(&wanted)) {
             out.counter(&row.labels(), value);
@@ -207,7 +218,7 @@ fn total(content: &Content<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(Meanin
 }
 
 fn port_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in &content.ports {
+    for row in whole(content) {
         let [device, number] = row.labels();
         for (counter, value) in row.port.counters() {
             if let Meaning::Event(class) = counter.meaning {
@@ -218,7 +229,7 @@ fn port_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn port_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in &content.ports {
+    for row in whole(content) {
         let [device, number] = row.labels();
         for (counter, value) in row.port.counters().filter(|(counter, _)| counter.meaning == Meaning::Level) {
             out.gauge(&[device, number, (&counter.name).into()], value);
@@ -227,7 +238,7 @@ fn port_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn saturated(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in &content.ports {
+    for row in whole(content) {
         if row.port.counters().next().is_some() {
             out.gauge(&row.labels(), row.port.pma.saturated().chain(row.port.hardware.saturated()).count());
         }

@@ -77,6 +77,11 @@ impl App {
         *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(agent);
     }
 
+    /// The state of the agent as it is now.
+    pub fn agent(&self) -> AgentState {
+        self.agent.lock().unwrap_or_else(PoisonError::into_inner).as_ref().clone()
+    }
+
     /// What the operator chose.
     pub fn options(&self) -> &Options {
         &self.options

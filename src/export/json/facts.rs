@@ -36,6 +36,7 @@ pub fn snapshot(report: &Report) -> Value {
         "devices": content.devices.iter().map(|device| device_value(&content, device)).collect::<Vec<_>>(),
         "functions": content.functions.iter().map(|function| function_value(function)).collect::<Vec<_>>(),
         "links": report.topology.links.values().map(link_value).collect::<Vec<_>>(),
+        "pfs": content.pfs.iter().map(|pf| super::vf::pf_value(report, pf)).collect::<Vec<_>>(),
         "netdevs": report.snapshot.all().map(netdev_value).collect::<Vec<_>>(),
         "numa_nodes": report.snapshot.all().map(numa_value).collect::<Vec<_>>(),
         "resources": report.snapshot.all().map(resources_value).collect::<Vec<_>>(),

@@ -2,6 +2,7 @@
 //! `schema`; keys are added, never renamed. What is unknown is `null`.
 
 mod facts;
+pub mod vf;
 
 use serde_json::{Map, Value, json};
 
@@ -24,6 +25,13 @@ pub fn findings(report: &Report, status: Status) -> Value {
         }
         value
     });
+    let recovered = report.recovered.iter().map(|(finding, ended)| {
+        let mut value = finding_value(report, finding);
+        if let Value::Object(map) = &mut value {
+            map.insert("ended".to_owned(), json!(rfc3339(report.snapshot.taken.wall_of(*ended))));
+        }
+        value
+    });
     let undecided = report.undecided.iter().map(|undecided| {
         json!({
             "check": undecided.check,
@@ -38,6 +46,7 @@ pub fn findings(report: &Report, status: Status) -> Value {
         "evaluated": rfc3339(report.evaluated),
         "findings": report.findings.iter().map(|finding| finding_value(report, finding)).collect::<Vec<_>>(),
         "checks": standings(report),
+        "recovered": recovered.collect::<Vec<_>>(),
         "excepted": excepted.collect::<Vec<_>>(),
         "undecided": undecided.collect::<Vec<_>>(),
         "limited": report.limited,

@@ -3,3 +3,4 @@
 pub mod check;
 pub mod explain;
 pub mod paint;
+pub mod vf;

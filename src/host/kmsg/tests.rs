@@ -96,7 +96,7 @@ impl Logs {
 
     fn live(ring: &Arc<Ring>) -> Self {
         let io = Arc::new(Live(Arc::clone(ring)));
-        Self::new(Host { io, sysfs: "/sys".into(), procfs: "/proc".into(), live: true })
+        Self::new(Host { io, live: true, ..Arc::new(MemoryHost::new()).host() })
     }
 
     fn read(&mut self, second: i64) -> KernelLog {

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use rustix::io::Errno;
 
-use super::io::{DirStamp, Host, HostIo, OpenFile};
+use super::io::{DirStamp, Host, HostIo, OpenFile, Roots};
 use tree::{File, Last, Node, Tree};
 
 /// A file system in memory that behaves as sysfs does towards a reader: open files show new content, removed ones
@@ -30,7 +30,8 @@ impl MemoryHost {
     /// This host as collectors see it, with its trees at `/sys` and `/proc`.
     pub fn host(self: &Arc<Self>) -> Host {
         let io: Arc<dyn HostIo> = Arc::<Self>::clone(self);
-        Host { io, sysfs: PathBuf::from("/sys"), procfs: PathBuf::from("/proc"), live: false }
+        let (sysfs, procfs, roots) = (PathBuf::from("/sys"), PathBuf::from("/proc"), Roots::below(Path::new("/")));
+        Host { io, sysfs, procfs, roots, route: None, live: false }
     }
 
     /// Gives a file this content; makes it if there is none.

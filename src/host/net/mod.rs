@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec};
 use super::function::{Attached, Census};
-use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::Reason;
 use lane::NetdevLane;
@@ -73,17 +72,10 @@ impl Collector for Net {
 /// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
 /// are another device's.
 pub(super) fn interfaces(pass: &mut Pass<'_>, device: &Attached) -> Vec<(PathBuf, String)> {
-    let list = |pass: &mut Pass<'_>, parent: &Path| {
+    let list = |pass: &mut Pass<'_>, parent: &Path| -> Vec<(PathBuf, String)> {
         let directory = parent.join("net");
-        match pass.host.io.list(&directory) {
-            Ok(names) => names.into_iter().map(|name| (directory.clone(), name)).collect(),
-            Err(error) => {
-                if let Some(reason) = reason_of(&error) {
-                    pass.fault(&directory, reason);
-                }
-                Vec::new()
-            }
-        }
+        let names = pass.list(&directory).unwrap_or_default();
+        names.into_iter().map(|name| (directory.clone(), name)).collect()
     };
     let own = list(pass, &device.parent);
     if own.is_empty() && device.parent != device.function { list(pass, &device.function) } else { own }

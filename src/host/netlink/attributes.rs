@@ -3,16 +3,28 @@
 /// What a type means besides its flags (`NLA_TYPE_MASK`).
 const TYPE_MASK: u16 = 0x3fff;
 
-/// Iterates over attributes; ends at the first that is not whole. Padding (type 0) is skipped.
+/// Iterates over attributes; ends at the first that is not whole. Padding (type 0) is skipped, but where a nest has
+/// a type 0 of its own.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     rest: &'a [u8],
+    from_zero: bool,
 }
 
 impl<'a> Attributes<'a> {
     /// The attributes in a message's payload or in a nest.
     pub fn new(bytes: &'a [u8]) -> Self {
-        Self { rest: bytes }
+        Self { rest: bytes, from_zero: false }
+    }
+
+    /// The attributes in a nest whose types count from 0 (`IFLA_VF_STATS`).
+    pub fn from_zero(bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, from_zero: true }
+    }
+
+    /// What follows the attributes taken so far.
+    pub fn rest(&self) -> &'a [u8] {
+        self.rest
     }
 }
 
@@ -29,7 +41,7 @@ impl<'a> Iterator for Attributes<'a> {
             };
             self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or_default();
             let kind = u16::from_ne_bytes([t0, t1]) & TYPE_MASK;
-            if kind != 0 {
+            if kind != 0 || self.from_zero {
                 return Some((kind, value));
             }
         }

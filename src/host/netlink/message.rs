@@ -10,18 +10,25 @@ const HEADER: usize = 16;
 
 /// A request with 32-bit attributes. Its sequence number is 0 until [`number`] sets it.
 pub fn request(kind: u16, dump: bool, attributes: &[(u16, u32)]) -> Vec<u8> {
-    let length = HEADER + attributes.len() * 8;
+    let mut payload = Vec::with_capacity(attributes.len() * 8);
+    for (kind, value) in attributes {
+        payload.extend_from_slice(&8u16.to_ne_bytes());
+        payload.extend_from_slice(&kind.to_ne_bytes());
+        payload.extend_from_slice(&value.to_ne_bytes());
+    }
+    request_of(kind, dump, &payload)
+}
+
+/// A request with this payload. Its sequence number is 0 until [`number`] sets it.
+pub fn request_of(kind: u16, dump: bool, payload: &[u8]) -> Vec<u8> {
+    let length = HEADER + payload.len();
     let flags = NLM_F_REQUEST | if dump { NLM_F_DUMP } else { 0 };
     let mut out = Vec::with_capacity(length);
     out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes());
     out.extend_from_slice(&kind.to_ne_bytes());
     out.extend_from_slice(&flags.to_ne_bytes());
     out.extend_from_slice(&[0; 8]);
-    for (kind, value) in attributes {
-        out.extend_from_slice(&8u16.to_ne_bytes());
-        out.extend_from_slice(&kind.to_ne_bytes());
-        out.extend_from_slice(&value.to_ne_bytes());
-    }
+    out.extend_from_slice(payload);
     out
 }
 

@@ -4,11 +4,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use netlink_sys::protocols::NETLINK_ROUTE;
 use netlink_sys::{Socket, SocketAddr};
 
 use super::{message, nldev};
 
-/// Someone who answers requests of rdma netlink.
+/// Someone who answers requests of a netlink protocol.
 pub trait Nldev: Send {
     /// Sends a request; the payloads of all its replies, without their headers.
     ///
@@ -23,6 +24,11 @@ pub type Connect = Arc<dyn Fn() -> io::Result<Box<dyn Nldev>> + Send + Sync>;
 /// Connects to the running kernel.
 pub fn kernel() -> Connect {
     Arc::new(|| Ok(Box::new(Kernel::connect(nldev::PROTOCOL)?)))
+}
+
+/// Connects to the running kernel's route netlink, which speaks of the interfaces in the agent's own namespace.
+pub fn route() -> Connect {
+    Arc::new(|| Ok(Box::new(Kernel::connect(NETLINK_ROUTE)?)))
 }
 
 /// How long an answer that is not there yet is waited for: the kernel answers within the call that asks, so this

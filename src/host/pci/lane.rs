@@ -1,5 +1,6 @@
 //! One PCI function, read again and again.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -18,6 +19,8 @@ use crate::model::snapshot::Fact;
 pub(super) struct FunctionLane {
     place: Arc<Place>,
     stamp: Option<DirStamp>,
+    /// Whether something beside the files could not be found out, so that the directory is looked at again.
+    unsure: bool,
     kind: FunctionKind,
     link_name: PciAddress,
     vfs_present: Option<u32>,
@@ -31,6 +34,7 @@ impl FunctionLane {
     pub(super) fn new(place: Arc<Place>) -> Self {
         Self {
             stamp: None,
+            unsure: false,
             kind: FunctionKind::Plain,
             link_name: place.address,
             vfs_present: None,
@@ -48,12 +52,14 @@ impl FunctionLane {
         let io = &pass.host.io;
         let looked = io.stamp(directory).and_then(|stamp| {
             // The kernel does not stamp a directory that gains or loses VF links: that of a PF is listed each time.
-            let known = self.stamp == Some(stamp) && self.kind != FunctionKind::Physical;
+            let known = self.stamp == Some(stamp) && !self.unsure && self.kind != FunctionKind::Physical;
             Ok((stamp, if known { None } else { Some(io.list(directory)?) }))
         });
         match looked {
             Ok((_, None)) => {}
-            Ok((stamp, Some(names))) if self.stamp == Some(stamp) => self.vfs_present = Some(vfs(&names)),
+            Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => {
+                self.vfs_present = Some(vfs(&names));
+            }
             Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
@@ -72,8 +78,10 @@ impl FunctionLane {
             *self = Self::new(Arc::clone(&self.place));
         }
         self.stamp = Some(stamp);
+        self.unsure = false;
         self.kind = if has(names, "physfn") {
-            let target = pass.host.io.link(&self.place.directory.join("physfn"));
+            // The listing follows the same link, and counts what is wrong with it.
+            let target = pass.host.io.link(&self.place.directory.join("physfn")).inspect_err(|_| self.unsure = true);
             FunctionKind::Virtual { pf: target.ok().and_then(|target| address_of(&target)) }
         } else if has(names, "sriov_totalvfs") {
             FunctionKind::Physical
@@ -96,8 +104,22 @@ impl FunctionLane {
             return card;
         }
         let whole_bus = card.device != 0 && self.files.numbered_through(pass);
+        if card.function == 0 && !whole_bus {
+            return card;
+        }
         let Some(parent) = self.place.directory.parent() else { return card };
-        let beside = pass.host.io.list(parent).unwrap_or_default();
+        let beside = match pass.host.io.list(parent) {
+            Ok(names) => names,
+            Err(error) => {
+                // Listed again in the next pass. The fault is that of the function above, if it is one's.
+                self.unsure = true;
+                if let Some(reason) = reason_of(&error).filter(|_| self.place.upstream.is_none()) {
+                    pass.fault(parent, reason);
+                }
+                // Every device has a function 0.
+                return PciAddress { function: 0, ..card };
+            }
+        };
         let mut lower: Vec<(PciAddress, &String)> = beside
             .iter()
             .filter_map(|name| Some((name.parse::<PciAddress>().ok()?, name)))
@@ -112,11 +134,21 @@ impl FunctionLane {
     /// The bound driver. A link that leads nowhere still names it.
     fn look_at_driver(&mut self, pass: &mut Pass<'_>) {
         let driver = match pass.host.io.link(&self.driver_link) {
+            Ok(target) if target.file_name() == self.driver_link.file_name() => {
+                // It may lead to itself.
+                let led = pass.host.resolve(&self.driver_link);
+                led.or_else(|error| if reason_of(&error).is_none() { Ok(target) } else { Err(error) })
+            }
+            outcome => outcome,
+        };
+        let driver = match driver {
             Ok(target) => target.file_name().map(|name| name.to_string_lossy().into_owned()),
             Err(error) => {
                 match reason_of(&error) {
                     // Not a link.
-                    Some(Reason::NotSupported) => pass.fault(&self.driver_link, Reason::Malformed),
+                    Some(_) if error.kind() == ErrorKind::InvalidInput => {
+                        pass.fault(&self.driver_link, Reason::Malformed);
+                    }
                     Some(reason) => pass.fault(&self.driver_link, reason),
                     None => {}
                 }

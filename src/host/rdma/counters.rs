@@ -140,6 +140,11 @@ impl CounterDirs {
     }
 }
 
+/// Whether a card did not answer.
+fn is_silent(reading: Reading<u64>) -> bool {
+    matches!(reading, Reading::Unreadable(Reason::Timeout | Reason::Gone))
+}
+
 /// One file for each counter of a layout, in its order.
 #[derive(Default)]
 struct CounterFiles {
@@ -163,13 +168,16 @@ impl CounterFiles {
             Source::Reply(reply) => self.take(reply),
             Source::Nothing => return,
         }
+        let mut silent = false;
         for (value, file) in self.last.values.iter_mut().zip(&mut self.files).filter(|(value, _)| value.is_none()) {
-            match file.read(pass, text::counter) {
-                Reading::Value(read) => *value = Some(read),
-                // Each further file of a card that does not answer would wait as long, up to a minute.
-                Reading::Unreadable(Reason::Timeout | Reason::Gone) => return,
-                Reading::Absent | Reading::Unreadable(_) => {}
+            let reading = file.read(pass, text::counter);
+            let was_silent = std::mem::replace(&mut silent, is_silent(reading));
+            // One odd file costs itself; after a second in a row the card does not answer, and each further file would
+            // wait as long, up to a minute.
+            if silent && was_silent {
+                return;
             }
+            *value = reading.value();
         }
     }
 

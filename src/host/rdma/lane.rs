@@ -64,32 +64,37 @@ impl DeviceLane {
 
     /// Looks whether anything is another than it was; none when the device is not there.
     fn refresh(&mut self, pass: &mut Pass<'_>) -> Option<bool> {
-        let mut changed = false;
         if self.stamps.is_none() {
             self.locate(pass);
         }
-        let mut own = stamp(pass, &self.dir);
-        if self.stamps.is_some() && matches!(own, Ok(None)) {
-            self.locate(pass);
-            own = stamp(pass, &self.dir);
-        }
-        let ports = stamp(pass, &self.ports_dir);
-        match (own, ports) {
-            (Ok(None), _) => {
+        let own = match stamp(pass, &self.dir) {
+            Ok(None) if self.stamps.is_some() => {
+                self.locate(pass);
+                stamp(pass, &self.dir)
+            }
+            own => own,
+        };
+        let mut changed = false;
+        match own {
+            Ok(None) => {
                 self.stamps = None;
                 return None;
             }
-            (Ok(Some(own)), Ok(ports)) if self.stamps != Some((own, ports)) => {
-                self.stamps = Some((own, ports));
-                self.list_ports(pass);
-                self.counters = CounterDirs::of_device(&self.dir);
-                if let Some(client) = &mut self.client {
-                    client.forget();
+            Ok(Some(own)) => {
+                // Where it is not known what the ports look like, they are as they were.
+                let ports = stamp(pass, &self.ports_dir).unwrap_or_else(|_| self.stamps.and_then(|(_, ports)| ports));
+                if self.stamps != Some((own, ports)) {
+                    self.stamps = Some((own, ports));
+                    self.list_ports(pass);
+                    self.counters = CounterDirs::of_device(&self.dir);
+                    if let Some(client) = &mut self.client {
+                        client.forget();
+                    }
+                    changed = true;
                 }
-                changed = true;
             }
-            // What the directories look like is not known: what was known of them stays, if anything was.
-            _ => {
+            // What the device looks like is not known: what was known of it stays, if anything was.
+            Err(_) => {
                 self.stamps?;
             }
         }
@@ -101,7 +106,9 @@ impl DeviceLane {
     }
 
     fn list_ports(&mut self, pass: &mut Pass<'_>) {
-        let names = pass.host.io.list(&self.ports_dir).unwrap_or_else(|error| {
+        let there = self.stamps.is_some_and(|(_, ports)| ports.is_some());
+        let listed = if there { pass.host.io.list(&self.ports_dir) } else { Ok(Vec::new()) };
+        let names = listed.unwrap_or_else(|error| {
             if let Some(reason) = reason_of(&error) {
                 pass.fault(&self.ports_dir, reason);
                 self.stamps = self.stamps.map(|(own, _)| (own, None));

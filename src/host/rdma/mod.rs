@@ -14,7 +14,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
-use super::io::{HostIo, reason_of};
 use super::netlink::socket::{self, Connect};
 use crate::model::ids::{DeviceName, natural};
 use crate::model::reading::Reason;
@@ -36,11 +35,8 @@ fn class(sysfs: &Path) -> PathBuf {
 }
 
 /// The devices in the class that the filter allows. No class is no devices.
-fn devices(io: &dyn HostIo, class: &Path, filter: &Filter) -> Result<Vec<Found>, Reason> {
-    let mut names = match io.list(class) {
-        Ok(names) => names,
-        Err(error) => return reason_of(&error).map_or(Ok(Vec::new()), Err),
-    };
+fn devices(pass: &mut Pass<'_>, class: &Path, filter: &Filter) -> Result<Vec<Found>, Reason> {
+    let mut names = pass.list(class)?;
     names.retain(|name| !name.starts_with('.') && filter.allows(name));
     names.sort_unstable_by(|a, b| natural(a, b));
     Ok(names.iter().map(|name| Found { key: Arc::from(name.as_str()), device: Some(DeviceName::new(name)) }).collect())
@@ -65,7 +61,7 @@ impl Rdma {
 
 impl Collector for Rdma {
     fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
-        devices(&*pass.host.io, &self.class, &self.filter)
+        devices(pass, &self.class, &self.filter)
     }
 
     fn open(&mut self, found: &Found) -> Box<dyn Lane> {

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::host::text::{parse_decimal, parse_hex};
+use crate::model::ids::Guid;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortRate, PortState, Speed};
 use crate::model::reading::{Reading, Reason};
 use crate::model::units::BytesPerSecond;
@@ -88,6 +89,16 @@ pub(super) fn lid(bytes: &[u8]) -> Reading<u32> {
     }
 }
 
+/// The port's GUID in a GID: eight groups of four digits. Entries that are zero, or hold an IPv4 address, have none.
+pub(super) fn gid(bytes: &[u8]) -> Reading<Guid> {
+    let Ok(text) = std::str::from_utf8(bytes) else { return Reading::Unreadable(Reason::Malformed) };
+    let is_group = |group: &str| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if text.split(':').count() != 8 || !text.split(':').all(is_group) {
+        return Reading::Unreadable(Reason::Malformed);
+    }
+    Guid::from_gid(text).into()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -148,6 +159,12 @@ mod tests {
         assert_eq!(link_layer(b"InfiniBand"), Reading::Value(LinkLayer::InfiniBand));
         assert_eq!(link_layer(b"Unspecified"), Reading::Value(LinkLayer::Other("Unspecified".into())));
         assert_eq!(link_layer(b""), Reading::Absent);
+        assert_eq!(gid(b"fe80:0000:0000:0000:0c42:a103:0065:2ee2"), Reading::Value(Guid(0x0c42_a103_0065_2ee2)));
+        assert_eq!(gid(b"0000:0000:0000:0000:0000:0000:0000:0000"), Reading::Absent);
+        assert_eq!(gid(b"0000:0000:0000:0000:0000:ffff:c0a8:0101"), Reading::Absent);
+        for wrong in [&b""[..], b"what?", b"\xff\xfe", b"fe80::1", b"fe80:0000:0000:0000:0c42:a103:0065"] {
+            assert_eq!(gid(wrong), Reading::Unreadable(MALFORMED), "{wrong:?}");
+        }
         assert_eq!(lid(b"0x364"), Reading::Value(0x364));
         assert_eq!(lid(b"0xffffffff1"), Reading::Unreadable(MALFORMED));
     }
@@ -155,7 +172,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_bytes_break_a_parser(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            let _ = (state(&bytes), physical_state(&bytes), rate(&bytes), link_layer(&bytes), lid(&bytes));
+            let _ = (state(&bytes), physical_state(&bytes), rate(&bytes), link_layer(&bytes), lid(&bytes), gid(&bytes));
         }
 
         #[test]

@@ -8,12 +8,13 @@ use super::identity::once;
 use super::parse;
 use crate::host::collector::Pass;
 use crate::host::file::Watched;
-use crate::host::io::{DirStamp, reason_of};
+use crate::host::io::DirStamp;
 use crate::host::netlink::client::{Answer, Client};
 use crate::host::netlink::nldev::{self, Op};
+use crate::host::text;
 use crate::model::ids::Guid;
 use crate::model::rdma::{LinkLayer, PhysicalState, Port, PortRate, PortState};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::Reading;
 
 /// How much of a port a pass reads.
 #[derive(Debug, Clone, Copy)]
@@ -78,9 +79,6 @@ impl PortFiles {
                 *self = Self::new(ports, self.number);
             }
             self.stamp = now;
-            if now.is_some() {
-                self.link_layer = once(pass, &self.dir.join("link_layer"), parse::link_layer);
-            }
         }
         self.counters.refresh(pass) || another
     }
@@ -91,6 +89,9 @@ impl PortFiles {
     /// all but the rate from one query.
     pub(super) fn read(&mut self, pass: &mut Pass<'_>, scope: Scope, client: Option<&mut Client>) -> Option<Port> {
         self.stamp?;
+        if scope.seldom && self.link_layer.is_none() {
+            self.link_layer = once(pass, &self.dir.join("link_layer"), parse::link_layer);
+        }
         let mut client = client;
         let answer = match &mut client {
             Some(client) => client.ask(pass, Op::PortGet, Some(self.number)),
@@ -149,23 +150,10 @@ impl PortFiles {
 
     /// The GID table's first entry, from the kernel's memory.
     fn read_seldom(&mut self, pass: &mut Pass<'_>) {
-        let gid = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(Guid::from_gid).into();
-        self.guid = once(pass, &self.dir.join("gids/0"), gid);
-        let path = self.dir.join("gid_attrs/ndevs/0");
-        let read = pass.host.io.open(&path).and_then(|mut file| file.read(&mut pass.buffer[..]));
-        match read {
-            Ok(length) => {
-                let bytes = pass.buffer.get(..length).unwrap_or_default().trim_ascii();
-                self.netdev = std::str::from_utf8(bytes).ok().filter(|name| !name.is_empty()).map(Arc::from);
-            }
-            Err(error) => {
-                self.netdev = None;
-                // EINVAL is how the kernel says that the entry has no interface, as on every InfiniBand port.
-                if let Some(reason) = reason_of(&error).filter(|reason| *reason != Reason::NotSupported) {
-                    pass.fault(&path, reason);
-                }
-            }
-        }
+        self.guid = once(pass, &self.dir.join("gids/0"), parse::gid);
+        // EINVAL is how the kernel says that the entry has no interface, as on every InfiniBand port.
+        let netdev = Watched::new(self.dir.join("gid_attrs/ndevs/0")).read_unless_down(pass, text::label);
+        self.netdev = netdev.value();
     }
 
     fn take_netdev(&mut self, name: Option<&str>) {

@@ -42,7 +42,7 @@ impl Collector for Resources {
         if self.connect.is_none() {
             return Ok(Vec::new());
         }
-        devices(&*pass.host.io, &self.class, &self.filter)
+        devices(pass, &self.class, &self.filter)
     }
 
     fn open(&mut self, found: &Found) -> Box<dyn Lane> {

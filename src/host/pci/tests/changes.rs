@@ -57,10 +57,14 @@ fn odd_drivers_and_odd_files_cost_only_themselves() {
     let mut rig = rig(Filter::default());
     bridge(&rig, ROOT);
     card(&rig, CARD, "mlx5_0");
-    // Links that lead nowhere, or to themselves, still have a name.
+    // A link that leads nowhere still has a name.
+    rig.memory.symlink(format!("{ROOT}/driver"), "../drivers/pcieport");
+    assert_eq!((read(&mut rig)[0].driver.as_deref(), &*rig.faults), (Some("pcieport"), [].as_slice()));
     rig.memory.symlink(format!("{ROOT}/driver"), "driver");
-    assert_eq!(read(&mut rig)[0].driver.as_deref(), Some("driver"));
-    assert_eq!(rig.faults, []);
+    assert_eq!(read(&mut rig)[0].driver, None);
+    assert_eq!(rig.faults, [(format!("{ROOT}/driver"), Reason::Io)]);
+    rig.memory.symlink(format!("{ROOT}/driver"), "../drivers/driver");
+    assert_eq!((read(&mut rig)[0].driver.as_deref(), &*rig.faults), (Some("driver"), [].as_slice()));
     rig.memory.set(format!("{CARD}/class"), "network\n");
     rig.memory.set(format!("{CARD}/current_link_speed"), "fast\n");
     rig.memory.remove(format!("{CARD}/driver"));
@@ -155,7 +159,8 @@ fn a_recorded_host_whose_files_are_replaced() {
     std::fs::write(directory.join("current_link_width"), "16\n").unwrap();
 
     let io = Arc::new(crate::host::fs::Fs::new());
-    let host = Host { io, procfs: root.path().join("proc"), sysfs, live: false };
+    let roots = crate::host::io::Roots::below(root.path());
+    let host = Host { io, procfs: root.path().join("proc"), sysfs, roots, route: None, live: false };
     let mut pass = Pass::new(&host, Tick(0), Depth::Full);
     let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
     let found = collector.discover(&mut pass).unwrap();

@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use super::Rdma;
 use crate::host::collector::{Collector, Depth, Filter, Lane, Pass, Setup};
-use crate::host::io::{DirStamp, Host, HostIo, OpenFile};
+use crate::host::io::{DirStamp, Host, HostIo, OpenFile, Roots};
 use crate::host::netlink::socket::Connect;
 use crate::model::counter::Counters;
 use crate::model::rdma::RdmaDevice;
@@ -189,7 +189,14 @@ impl Bench {
     }
 
     fn with(tree: &Tree, filter: Filter, make: impl FnOnce(&Setup) -> Box<dyn Collector>) -> Self {
-        let host = Host { io: Arc::new(tree.clone()), sysfs: "/sys".into(), procfs: "/proc".into(), live: false };
+        let host = Host {
+            io: Arc::new(tree.clone()),
+            sysfs: "/sys".into(),
+            procfs: "/proc".into(),
+            roots: Roots::below(Path::new("/")),
+            route: None,
+            live: false,
+        };
         let mut collector = make(&Setup { host: host.clone(), filter });
         let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
         let lanes = found.iter().map(|found| collector.open(found)).collect();

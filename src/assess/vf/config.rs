@@ -1,0 +1,102 @@
+//! What the PF makes of a VF: settings left over from the last user, and settings that changed under one.
+
+use super::{Scene, Seen};
+use crate::assess::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::holder::Holder;
+use crate::model::sriov::{Fabric, VfConfig};
+
+/// `vf_leftover_config`: nobody holds the VF, and it is still set up for someone.
+pub(super) fn leftover(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        let Some(config) = seen.vf.config.filter(|_| seen.row.holder == Holder::None) else {
+            verdicts.skipped(Check::VfLeftoverConfig);
+            continue;
+        };
+        let ethernet = seen.pf.fabric == Some(Fabric::Ethernet);
+        let left = [
+            ("vlan", config.vlan.filter(|vlan| vlan.id != 0).map(|vlan| format!("VLAN {}", vlan.id))),
+            ("trust", (config.trust == Some(true)).then(|| "trust".to_owned())),
+            ("rate", config.max_rate.filter(|rate| *rate > 0).map(|rate| format!("a limit of {rate} Mb/s"))),
+            ("mac", config.mac.filter(|mac| ethernet && !mac.is_zero()).map(|mac| format!("MAC address {mac}"))),
+        ];
+        let mut left = left.into_iter().filter_map(|(reason, text)| Some((reason, text?)));
+        let Some((reason, first)) = left.next() else {
+            verdicts.ok(Check::VfLeftoverConfig);
+            continue;
+        };
+        let texts: Vec<String> = std::iter::once(first).chain(left.map(|(_, text)| text)).collect();
+        let summary = format!(
+            "Nobody holds {}, and it still has {}: its next user gets that too. Reset it (`ip link set {} vf {} …`).",
+            seen.name(),
+            texts.join(", "),
+            seen.interface(),
+            seen.key.vf
+        );
+        verdicts.found(seen.condition(Check::VfLeftoverConfig, Severity::Info, reason, summary));
+    }
+}
+
+/// `vf_config_drifted`: other settings than those its holder got, or than its domain wants.
+pub(super) fn drifted(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        let Some(config) = seen.vf.config else {
+            verdicts.unknown(Check::VfConfigDrifted, seen.subject(), None);
+            continue;
+        };
+        let row = seen.row;
+        let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder && tenure.holder.is_guest());
+        let changes = tenure.and_then(|tenure| tenure.config).map(|before| differences(&before, &config));
+        let wanted = || unlike_claim(scene, seen, &config);
+        let changes = changes.filter(|changes| !changes.is_empty()).map(|changes| ("under_holder", changes));
+        let differs = || wanted().map(|change| ("differs_from_claim", vec![change]));
+        let Some((reason, changes)) = changes.or_else(differs) else {
+            verdicts.ok(Check::VfConfigDrifted);
+            continue;
+        };
+        let summary = format!(
+            "{}, held by {}: {}. Set it as it was (`ip link set {} vf {} …`), or restart its guest with the new settings.",
+            seen.name(),
+            row.holder,
+            changes.join(", "),
+            seen.interface(),
+            seen.key.vf
+        );
+        verdicts.found(seen.condition(Check::VfConfigDrifted, Severity::Warning, reason, summary));
+    }
+}
+
+/// Settings, besides the identity, that differ where both are known.
+fn differences(before: &VfConfig, now: &VfConfig) -> Vec<String> {
+    let mut list = Vec::new();
+    let mut compare = |name: &str, old: Option<String>, new: Option<String>| {
+        if let Some((old, new)) = old.zip(new).filter(|(old, new)| old != new) {
+            list.push(format!("{name} {old} became {new}"));
+        }
+    };
+    let switch = |on: Option<bool>| on.map(|on| if on { "on" } else { "off" }.to_owned());
+    let number = |number: Option<u32>| number.map(|number| number.to_string());
+    let vlan = |config: &VfConfig| config.vlan.map(|vlan| vlan.id.to_string());
+    compare("VLAN", vlan(before), vlan(now));
+    compare("trust", switch(before.trust), switch(now.trust));
+    compare("spoof check", switch(before.spoof_check), switch(now.spoof_check));
+    compare("least rate", number(before.min_rate), number(now.min_rate));
+    compare("most rate", number(before.max_rate), number(now.max_rate));
+    let link = |config: &VfConfig| config.link.map(|link| link.as_str().to_owned());
+    compare("link state", link(before), link(now));
+    list
+}
+
+/// What a running domain wants otherwise.
+fn unlike_claim(scene: &Scene<'_>, seen: Seen<'_>, config: &VfConfig) -> Option<String> {
+    let address = seen.vf.address?;
+    scene.sources.live_claims(address).find_map(|(domain, claim)| {
+        let mac = claim.mac.zip(config.mac).filter(|(wanted, mac)| !mac.is_zero() && wanted != mac);
+        let vlan = claim.vlan.zip(config.vlan).filter(|(wanted, vlan)| *wanted != vlan.id);
+        match (mac, vlan) {
+            (Some((wanted, mac)), _) => Some(format!("{} wants MAC address {wanted} and it has {mac}", domain.name)),
+            (None, Some((wanted, vlan))) => Some(format!("{} wants VLAN {wanted} and it has {}", domain.name, vlan.id)),
+            (None, None) => None,
+        }
+    })
+}

@@ -1,0 +1,97 @@
+//! PFs: counts of VFs that must agree, and PFs that are down under their VFs.
+
+use super::{HOLD, Scene};
+use crate::assess::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Subject};
+use crate::model::sriov::Pf;
+
+/// `vf_count_mismatch`: VFs asked for, VFs with a function, VFs that netlink lists. A count that could not be had
+/// says nothing.
+pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for pf in &scene.pfs {
+        let present = u32::try_from(pf.present()).unwrap_or(u32::MAX);
+        let found = match (pf.configured, pf.reported) {
+            (Some(configured), _) if configured != present => Some((
+                "links",
+                format!(
+                    "{} was asked for {configured} VFs and {present} have a PCI function: look at the kernel log for \
+                     its driver; the number can only be set anew from 0 (sriov_numvfs).",
+                    pf.address
+                ),
+            )),
+            (_, Some(reported)) if reported != present => Some((
+                "netlink_list",
+                format!(
+                    "{} has {present} VFs and its driver lists {reported} over netlink: the others have no \
+                     configuration that could be seen or set; a driver that is being reloaded does this for a moment, \
+                     else reload it when its VFs are free.",
+                    pf.address
+                ),
+            )),
+            _ => None,
+        };
+        let Some((reason, summary)) = found else {
+            verdicts.ok(Check::VfCountMismatch);
+            continue;
+        };
+        let subject = Subject::Pci(pf.address);
+        verdicts.found(
+            Condition::new(Check::VfCountMismatch, subject, Severity::Warning, reason, summary)
+                .device(pf.devices.first().cloned())
+                .because("configured", pf.configured)
+                .because("present", Some(present))
+                .because("reported", pf.reported)
+                .hold(HOLD),
+        );
+    }
+}
+
+/// `vf_pf_down`: no interface and no port of a PF is up, and guests use its VFs.
+pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for pf in &scene.pfs {
+        let used = scene.vfs().filter(|seen| seen.key.pf == pf.address && seen.is_used()).count();
+        if used == 0 {
+            verdicts.skipped(Check::VfPfDown);
+            continue;
+        }
+        let (up, reason) = match port_up(scene, pf) {
+            Some(up) => (Some(up), "port_down"),
+            None => (pf.up.value(), "interface_down"),
+        };
+        match up {
+            None => verdicts.unknown(Check::VfPfDown, Subject::Pci(pf.address), pf.up.reason()),
+            Some(true) => verdicts.ok(Check::VfPfDown),
+            Some(false) => {
+                let name = pf.netdevs.first().map(|name| format!(" ({name})")).unwrap_or_default();
+                let summary = format!(
+                    "{}{name} is down and {used} of its VFs are in use: they reach nobody beyond this host. Set the \
+                     interface up; if it is, look at cable and switch port.",
+                    pf.address
+                );
+                let subject = Subject::Pci(pf.address);
+                verdicts.found(
+                    Condition::new(Check::VfPfDown, subject, Severity::Warning, reason, summary)
+                        .device(pf.devices.first().cloned())
+                        .because("vfs_in_use", Some(used))
+                        .hold(HOLD),
+                );
+            }
+        }
+    }
+}
+
+/// Whether a port of the PF's RDMA devices is active; none when it has none.
+fn port_up(scene: &Scene<'_>, pf: &Pf) -> Option<bool> {
+    let mut ports =
+        pf.devices.iter().filter_map(|name| scene.view.snapshot.device(name)).flat_map(|d| &d.ports).peekable();
+    ports.peek()?;
+    let mut known = false;
+    for port in ports {
+        if port.is_active() {
+            return Some(true);
+        }
+        known |= port.state.value().is_some();
+    }
+    known.then_some(false)
+}

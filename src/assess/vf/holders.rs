@@ -1,0 +1,152 @@
+//! Puts together what processes, libvirt and namespaces say: who holds each VF.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::holder::{Claim, Domain, Elsewhere, Handle, Holder, Libvirt, Missing, Namespaces, Opener, Openers};
+use crate::model::ids::PciAddress;
+use crate::model::snapshot::Snapshot;
+use crate::model::sriov::Vf;
+
+/// Everything that a snapshot says of holders.
+#[derive(Debug, Default)]
+pub struct Sources<'a> {
+    openers: Option<&'a Openers>,
+    /// Libvirt's view.
+    pub libvirt: Option<&'a Libvirt>,
+    namespaces: Option<&'a Namespaces>,
+    claims: BTreeMap<PciAddress, Vec<(&'a Domain, &'a Claim)>>,
+    by_group: BTreeMap<u32, &'a Opener>,
+    by_node: BTreeMap<&'a str, &'a Opener>,
+    by_function: BTreeMap<PciAddress, &'a Opener>,
+    elsewhere: BTreeMap<PciAddress, &'a Elsewhere>,
+}
+
+/// A holder, and its process where it is known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Held {
+    /// Who.
+    pub holder: Holder,
+    /// The process that has it open.
+    pub pid: Option<u32>,
+}
+
+impl From<Holder> for Held {
+    fn from(holder: Holder) -> Self {
+        Self { holder, pid: None }
+    }
+}
+
+impl<'a> Sources<'a> {
+    /// Sorts what a snapshot has.
+    pub fn new(snapshot: &'a Snapshot) -> Self {
+        let mut sources = Self {
+            openers: snapshot.all().next(),
+            libvirt: snapshot.all().next(),
+            namespaces: snapshot.all().next(),
+            ..Self::default()
+        };
+        for domain in sources.libvirt.iter().flat_map(|libvirt| &libvirt.domains) {
+            for claim in &domain.claims {
+                sources.claims.entry(claim.address).or_default().push((domain, claim));
+            }
+        }
+        for opener in sources.openers.iter().flat_map(|openers| &openers.openers) {
+            for handle in &opener.handles {
+                match handle {
+                    Handle::Group(group) => drop(sources.by_group.insert(*group, opener)),
+                    Handle::Node(node) => drop(sources.by_node.insert(node, opener)),
+                    Handle::Function(address) => drop(sources.by_function.insert(*address, opener)),
+                }
+            }
+        }
+        for interface in sources.namespaces.iter().flat_map(|namespaces| &namespaces.interfaces) {
+            sources.elsewhere.insert(interface.address, interface);
+        }
+        sources
+    }
+
+    /// Claims of domains to functions, by function.
+    pub fn claims(&self) -> impl Iterator<Item = (PciAddress, &[(&'a Domain, &'a Claim)])> {
+        self.claims.iter().map(|(address, claims)| (*address, claims.as_slice()))
+    }
+
+    /// Claims of domains that run to this function.
+    pub fn live_claims(&self, address: PciAddress) -> impl Iterator<Item = (&'a Domain, &'a Claim)> {
+        self.claims.get(&address).into_iter().flatten().copied().filter(|(domain, _)| domain.live)
+    }
+
+    /// Whether the processes of this host could all be looked into.
+    pub fn sees_all_processes(&self) -> bool {
+        self.openers.is_some_and(|openers| openers.visible && openers.complete)
+    }
+
+    /// Who holds a VF.
+    pub fn holder(&self, vf: &Vf) -> Held {
+        let Some(address) = vf.address else { return Holder::Unknown(Missing::Source).into() };
+        if let Some(opener) = self.opener(vf, address) {
+            return self.of_process(opener, address);
+        }
+        if vf.is_for_user_space() {
+            return self.given_away(address);
+        }
+        if vf.driver.is_none() {
+            return Holder::None.into();
+        }
+        // Interfaces first: in the shared mode an RDMA device shows in every namespace.
+        if let Some(netdev) = vf.netdevs.first() {
+            return Holder::Host(Arc::clone(netdev)).into();
+        }
+        if let Some(elsewhere) = self.elsewhere.get(&address) {
+            let pod = elsewhere.pod.clone().map(Holder::Pod);
+            return pod.unwrap_or_else(|| Holder::Netns(Arc::clone(&elsewhere.namespace))).into();
+        }
+        if let Some(device) = vf.devices.first() {
+            return Holder::Host(Arc::from(device.as_str())).into();
+        }
+        match self.namespaces {
+            Some(namespaces) if namespaces.complete => Holder::None.into(),
+            _ => Holder::Unknown(self.missing()).into(),
+        }
+    }
+
+    fn opener(&self, vf: &Vf, address: PciAddress) -> Option<&'a Opener> {
+        let by_node = || self.by_node.get(vf.node.as_deref()?);
+        let by_group = || vf.iommu_group.filter(|_| vf.is_for_user_space()).and_then(|group| self.by_group.get(&group));
+        self.by_function.get(&address).or_else(by_node).or_else(by_group).copied()
+    }
+
+    /// A machine by its domain's name, else a pod, else the process itself.
+    fn of_process(&self, opener: &Opener, address: PciAddress) -> Held {
+        let of_pid = |(domain, _): &(&'a Domain, &'a Claim)| domain.pid == Some(opener.pid);
+        let by_libvirt = || self.live_claims(address).find(of_pid).map(|(domain, _)| Arc::clone(&domain.name));
+        let holder = match (opener.domain.clone().or_else(by_libvirt), &opener.pod) {
+            (Some(domain), _) => Holder::Vm(domain),
+            (None, Some(pod)) => Holder::Pod(Arc::clone(pod)),
+            (None, None) => Holder::Process(Arc::clone(&opener.name)),
+        };
+        Held { holder, pid: Some(opener.pid) }
+    }
+
+    /// The holder of a function with a driver for user space that no visible process has open.
+    fn given_away(&self, address: PciAddress) -> Held {
+        if self.sees_all_processes() {
+            // A claim without a process is no holder.
+            return Holder::None.into();
+        }
+        if let Some((domain, _)) = self.live_claims(address).next() {
+            return Held { holder: Holder::Vm(Arc::clone(&domain.name)), pid: domain.pid };
+        }
+        Holder::Unknown(self.missing()).into()
+    }
+
+    fn missing(&self) -> Missing {
+        match self.openers {
+            None => Missing::Source,
+            Some(openers) if !openers.visible => Missing::Processes,
+            Some(openers) if !openers.complete => Missing::Ptrace,
+            Some(_) if self.libvirt.is_some_and(|libvirt| !libvirt.readable) => Missing::Libvirt,
+            Some(_) => Missing::Ptrace,
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! Who holds a VF and who should: orphans, dangling claims, shared groups, wrong drivers.
+
+use std::collections::BTreeSet;
+
+use super::{HOLD, Scene, Seen};
+use crate::assess::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Subject};
+use crate::model::holder::{Claim, Domain, Holder};
+use crate::model::ids::PciAddress;
+
+/// `vf_orphan`: given to user space and nobody has it open, or bound to a kernel driver whose interface is in no
+/// namespace. A holder that cannot be seen is unknown, never an orphan.
+pub(super) fn orphan(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        match &seen.row.holder {
+            Holder::Unknown(_) => verdicts.unknown(Check::VfOrphan, seen.subject(), None),
+            Holder::None if seen.vf.driver.is_some() => verdicts.found(describe_orphan(seen)),
+            _ => verdicts.ok(Check::VfOrphan),
+        }
+    }
+}
+
+fn describe_orphan(seen: Seen<'_>) -> Condition {
+    let driver = seen.vf.driver.as_deref().unwrap_or_default();
+    let (reason, summary) = if seen.vf.is_for_user_space() {
+        let text = format!(
+            "{} is bound to {driver} and no process has it open: start its guest, or give it back (`virsh \
+             nodedev-reattach`, or clear driver_override and bind its own driver).",
+            seen.name()
+        );
+        ("not_held", text)
+    } else {
+        let text = format!(
+            "{} is bound to {driver} and its interface is in no network namespace: unbind and bind {driver} again, and \
+             look at the kernel log for it.",
+            seen.name()
+        );
+        ("no_interface", text)
+    };
+    seen.condition(Check::VfOrphan, Severity::Warning, reason, summary)
+}
+
+/// `vf_dangling`: a domain claims a function that is gone, or a VF that another holds.
+pub(super) fn dangling(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for (address, claims) in scene.sources.claims() {
+        let condition = match scene.at(address) {
+            Some(seen) => judge_claims(seen, claims),
+            None => gone(scene, address, claims),
+        };
+        match condition {
+            Some(condition) => verdicts.found(condition),
+            None => verdicts.ok(Check::VfDangling),
+        }
+    }
+}
+
+fn names(claims: &[(&Domain, &Claim)]) -> String {
+    let names: BTreeSet<&str> = claims.iter().map(|(domain, _)| &*domain.name).collect();
+    names.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) -> Option<Condition> {
+    let (_, claim) = claims.first()?;
+    if claim.present != Some(false) {
+        return None;
+    }
+    // Where it would be, had it not gone: the PF on the same bus.
+    let pf = scene.pfs.iter().find(|pf| (pf.address.domain, pf.address.bus) == (address.domain, address.bus));
+    let advice = pf.map_or_else(
+        || "no card is there either".to_owned(),
+        |pf| format!("{} has {} VFs: make them again with the old number", pf.address, pf.present()),
+    );
+    let summary = format!(
+        "{} claims {address}, and there is no such function: {advice}, or give the domain another VF.",
+        names(claims)
+    );
+    let condition = Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, "gone", summary);
+    Some(condition.because("claimed_by", Some(names(claims))).hold(HOLD))
+}
+
+fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Condition> {
+    let distinct = |live: bool| -> BTreeSet<&str> {
+        claims.iter().filter(|(domain, _)| domain.live || !live).map(|(domain, _)| &*domain.name).collect()
+    };
+    let live = distinct(true);
+    let holder = &seen.row.holder;
+    let held_by = match holder {
+        Holder::Vm(name) => Some(&**name),
+        _ => None,
+    };
+    let name = seen.name();
+    let (severity, reason, summary) = if live.len() > 1 {
+        let text = format!(
+            "{name} is claimed by {}, which all run; it is held by {holder}: detach it from all others.",
+            names(claims)
+        );
+        (Severity::Warning, "claimed_twice", text)
+    } else if let Some(claimant) = live.first().filter(|claimant| held_by != Some(*claimant)) {
+        match holder {
+            Holder::Unknown(_) => return None,
+            Holder::None => {
+                let text = format!(
+                    "{claimant} runs and claims {name}, and its process does not have it open: a detach or attach did \
+                     not finish. Detach it (`virsh detach-device`) and attach it again."
+                );
+                (Severity::Warning, "not_held", text)
+            }
+            other => {
+                let text = format!(
+                    "{claimant} runs and claims {name}, and it is held by {other}: a detach or attach did not finish. \
+                     Detach it from {claimant}, or take it from {other} and attach it again."
+                );
+                (Severity::Warning, "held_by_other", text)
+            }
+        }
+    } else if distinct(false).len() > 1 {
+        let text = format!("{name} is claimed by {}: only one of them can run.", names(claims));
+        (Severity::Info, "claimed_twice", text)
+    } else {
+        return None;
+    };
+    let condition = seen.condition(Check::VfDangling, severity, reason, summary);
+    Some(condition.because("claimed_by", Some(names(claims))))
+}
+
+/// `vf_group_shared`: a VF that user space drives is not alone in its IOMMU group.
+pub(super) fn group_shared(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        if !seen.vf.is_for_user_space() {
+            verdicts.skipped(Check::VfGroupShared);
+            continue;
+        }
+        let (Some(group), [_, ..]) = (seen.vf.iommu_group, &*seen.vf.group_shared_with) else {
+            verdicts.ok(Check::VfGroupShared);
+            continue;
+        };
+        let others: Vec<String> = seen.vf.group_shared_with.iter().take(3).map(ToString::to_string).collect();
+        let more = seen.vf.group_shared_with.len().saturating_sub(others.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let summary = format!(
+            "{} shares IOMMU group {group} with {}{more}: one guest's DMA reaches the others, and they can only be given \
+             away together. Switch ACS and ARI on in the BIOS, or use a slot below another root port.",
+            seen.name(),
+            others.join(", ")
+        );
+        verdicts.found(
+            seen.condition(Check::VfGroupShared, Severity::Warning, "not_isolated", summary)
+                .because("iommu_group", Some(group)),
+        );
+    }
+}
+
+/// `vf_driver_changed`: another driver is bound than the one that alone may bind.
+pub(super) fn driver(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        let wrong = match (&seen.vf.driver_override, &seen.vf.driver) {
+            (Some(wanted), Some(bound)) if wanted != bound => (wanted, bound),
+            _ => {
+                verdicts.ok(Check::VfDriverChanged);
+                continue;
+            }
+        };
+        let (wanted, bound) = wrong;
+        let summary = format!(
+            "{} is bound to {bound}, and its driver_override says {wanted}: unbind {bound}; {wanted} binds then if its \
+             module is loaded.",
+            seen.name()
+        );
+        verdicts.found(
+            seen.condition(Check::VfDriverChanged, Severity::Warning, "override_ignored", summary)
+                .because("driver_override", Some(&**wanted)),
+        );
+    }
+}

@@ -1,0 +1,153 @@
+//! MAC addresses and GUIDs: never set, set twice, or changed under their holder.
+
+use std::collections::BTreeMap;
+
+use super::{Scene, Seen};
+use crate::assess::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::holder::Holder;
+use crate::model::ids::Guid;
+use crate::model::sriov::{Fabric, Mac, VfKey};
+use crate::model::vfmap::Identity;
+
+/// `vf_identity_zero`: a GUID of an InfiniBand VF is zero (or all ones). A zero MAC address on Ethernet is none: the
+/// guest makes its own.
+pub(super) fn zero(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        let unused = seen.vf.driver.is_none() && seen.row.holder == Holder::None;
+        if seen.pf.fabric == Some(Fabric::Ethernet) || unused {
+            verdicts.skipped(Check::VfIdentityZero);
+            continue;
+        }
+        let guids = seen.vf.config.map(|config| [("node_guid", config.node_guid), ("port_guid", config.port_guid)]);
+        let Some(guids) = guids.filter(|guids| guids.iter().any(|(_, guid)| guid.is_some())) else {
+            verdicts.unknown(Check::VfIdentityZero, seen.subject(), None);
+            continue;
+        };
+        let of = |bad: u64| -> Vec<&str> {
+            guids.iter().filter(|(_, guid)| *guid == Some(Guid(bad))).map(|(name, _)| *name).collect()
+        };
+        let (reason, bad) = match (of(0), of(u64::MAX)) {
+            (zero, ones) if zero.is_empty() && ones.is_empty() => {
+                verdicts.ok(Check::VfIdentityZero);
+                continue;
+            }
+            (zero, ones) if zero.is_empty() => ("guid_all_ones", ones),
+            (zero, _) => ("guid_zero", zero),
+        };
+        let what = if reason == "guid_zero" { "no" } else { "an invalid" };
+        let summary = format!(
+            "{} has {what} {}: its port never becomes ACTIVE. Set both (`ip link set {} vf {} node_guid … port_guid …`), \
+             then bind its driver anew.",
+            seen.name(),
+            bad.join(" and "),
+            seen.interface(),
+            seen.key.vf
+        );
+        verdicts.found(seen.condition(Check::VfIdentityZero, Severity::Warning, reason, summary));
+    }
+}
+
+/// `vf_identity_duplicate`: VFs of this host with one GUID, or one MAC address in one VLAN. A VF's node and port GUID
+/// may be the same.
+pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    let mut guids: BTreeMap<Guid, Vec<VfKey>> = BTreeMap::new();
+    let mut macs: BTreeMap<(Mac, u16), Vec<VfKey>> = BTreeMap::new();
+    let vlan = |seen: &Seen<'_>| seen.vf.config.and_then(|config| config.vlan).map_or(0, |vlan| vlan.id);
+    let identity = |seen: &Seen<'_>| seen.vf.config.as_ref().map(Identity::of).unwrap_or_default();
+    for seen in scene.vfs() {
+        let own = identity(&seen);
+        let mut note = |guid: Guid| {
+            let keys = guids.entry(guid).or_default();
+            if keys.last() != Some(&seen.key) {
+                keys.push(seen.key);
+            }
+        };
+        own.node_guid.into_iter().chain(own.port_guid).for_each(&mut note);
+        if let Some(mac) = own.mac {
+            macs.entry((mac, vlan(&seen))).or_default().push(seen.key);
+        }
+    }
+    for seen in scene.vfs() {
+        let own = identity(&seen);
+        let others = |keys: Option<&Vec<VfKey>>| -> Vec<VfKey> {
+            keys.into_iter().flatten().copied().filter(|key| *key != seen.key).collect()
+        };
+        let by_guid = own.port_guid.into_iter().chain(own.node_guid).find_map(|guid| {
+            let others = others(guids.get(&guid));
+            (!others.is_empty()).then(|| ("guid", format!("GUID {guid}"), others))
+        });
+        let by_mac = || {
+            let mac = own.mac?;
+            let others = others(macs.get(&(mac, vlan(&seen))));
+            (!others.is_empty()).then(|| ("mac", format!("MAC address {mac}"), others))
+        };
+        let Some((reason, what, others)) = by_guid.or_else(by_mac) else {
+            verdicts.ok(Check::VfIdentityDuplicate);
+            continue;
+        };
+        let names: Vec<String> = others.iter().map(ToString::to_string).collect();
+        let summary = format!(
+            "{} has {what}, and so has {}: frames for one reach the other, or nobody. Give each its own (`ip link set {} \
+             vf {} …`).",
+            seen.name(),
+            names.join(", "),
+            seen.interface(),
+            seen.key.vf
+        );
+        verdicts.found(
+            seen.condition(Check::VfIdentityDuplicate, Severity::Critical, reason, summary)
+                .because("same_as", Some(names)),
+        );
+    }
+}
+
+/// `vf_identity_changed`: the MAC address or GUIDs changed under a holder, or a machine came back with a VF of another
+/// identity.
+pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    let machines = &scene.view.history.vf_map.machines;
+    let mut held: BTreeMap<&str, Vec<Identity>> = BTreeMap::new();
+    for seen in scene.vfs() {
+        if let Holder::Vm(name) = &seen.row.holder {
+            held.entry(name).or_default().push(seen.row.identity);
+        }
+    }
+    for seen in scene.vfs() {
+        let row = seen.row;
+        let tenure = row.tenure.as_ref().filter(|tenure| {
+            tenure.holder == row.holder && !matches!(tenure.holder, Holder::Host(_) | Holder::Netns(_))
+        });
+        // What the machine had before is its own, whatever the VF was when it was taken.
+        let is_its_own = machines.get(row.holder.name()).is_some_and(|expected| expected.contains(&row.identity));
+        let under = tenure.filter(|tenure| !is_its_own && tenure.identity.differs(&row.identity));
+        let under = under.map(|tenure| tenure.identity);
+        let expected = || {
+            let Holder::Vm(name) = &row.holder else { return None };
+            let (expected, now) = (machines.get(name)?, held.get(&**name)?);
+            if row.identity.is_empty() || expected.contains(&row.identity) {
+                return None;
+            }
+            expected.iter().find(|one| !now.contains(one)).copied()
+        };
+        let (reason, before) = match (under, expected()) {
+            (Some(before), _) => ("under_holder", before),
+            (None, Some(before)) => ("other_vf", before),
+            (None, None) => {
+                verdicts.ok(Check::VfIdentityChanged);
+                continue;
+            }
+        };
+        let how = match reason {
+            "under_holder" => "was changed under its holder",
+            _ => "is not what its machine had before",
+        };
+        let summary = format!(
+            "The identity of {}, held by {}, {how}: it was {before} and is {}. Set the old one, or restart the guest and \
+             tell fabric and peers of the new one (`lanewatch baseline accept`).",
+            seen.name(),
+            row.holder,
+            row.identity
+        );
+        verdicts.found(seen.condition(Check::VfIdentityChanged, Severity::Warning, reason, summary));
+    }
+}

@@ -1,0 +1,224 @@
+//! PFs, their VFs, who holds them, and the state of the map.
+
+use super::FIRST;
+use crate::export::catalogue::{Family, Kind};
+use crate::export::content::Content;
+use crate::export::series::{Label, Series};
+use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
+use crate::model::time::unix_seconds;
+use crate::model::vfmap::{PfRow, Signal};
+
+/// The rows.
+pub const FAMILIES: &[Family] = &[
+    Family {
+        name: "lanewatch_sriov_vfs",
+        kind: Kind::Gauge,
+        help: "How many VFs a PF has, by who counts: configured (/sys/bus/pci/devices/<pf>/sriov_numvfs), present (its \
+               virtfn* links), reported (listed by RTM_GETLINK).",
+        labels: &["pf", "kind"],
+        worst: "3 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for pf in &content.pfs {
+                let present = u32::try_from(pf.present()).ok();
+                for (kind, count) in [("configured", pf.configured), ("present", present), ("reported", pf.reported)] {
+                    out.known(&[pf.address.into(), kind.into()], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_sriov_vfs_limit",
+        kind: Kind::Gauge,
+        help: "How many VFs a PF can have (/sys/bus/pci/devices/<pf>/sriov_totalvfs).",
+        labels: PF,
+        worst: "1 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for pf in &content.pfs {
+                out.known(&[pf.address.into()], pf.limit);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_vf_info",
+        kind: Kind::Info,
+        help: "A VF's function, driver and IOMMU group (/sys/bus/pci/devices/<pf>/virtfn<vf>).",
+        labels: &["pf", "vf", "pci_address", "driver", "iommu_group"],
+        worst: ONE,
+        since: FIRST,
+        write: |content, out| {
+            each(content, |pf, vf| {
+                let (driver, group) = (vf.driver.as_ref().into(), vf.iommu_group.into());
+                out.info(&[pf.address.into(), vf.number.into(), vf.address.into(), driver, group]);
+            });
+        },
+    },
+    Family {
+        name: "lanewatch_vf_config_info",
+        kind: Kind::Info,
+        help: "What the PF makes of a VF (RTM_GETLINK, or /sys/bus/pci/devices/<pf>/sriov/<vf>); none for a VF whose \
+               details are not to be had.",
+        labels: &["pf", "vf", "mac", "vlan", "node_guid", "port_guid", "link_state", "trust", "spoof_check"],
+        worst: ONE,
+        since: FIRST,
+        write: config,
+    },
+    Family {
+        name: "lanewatch_vf_holder_info",
+        kind: Kind::Info,
+        help: "Who holds a VF (/proc/<pid>/fd, libvirt's files, network namespaces).",
+        labels: &["pf", "vf", "holder_kind", "holder"],
+        worst: ONE,
+        since: FIRST,
+        write: holders,
+    },
+    traffic("lanewatch_vf_received_bytes_total", "Bytes a VF received (IFLA_VF_STATS).", |content, out| {
+        count(content, out, |traffic| traffic.received_bytes);
+    }),
+    traffic("lanewatch_vf_transmitted_bytes_total", "Bytes a VF transmitted (IFLA_VF_STATS).", |content, out| {
+        count(content, out, |traffic| traffic.transmitted_bytes);
+    }),
+    traffic("lanewatch_vf_received_packets_total", "Packets a VF received (IFLA_VF_STATS).", |content, out| {
+        count(content, out, |traffic| traffic.received_packets);
+    }),
+    traffic("lanewatch_vf_transmitted_packets_total", "Packets a VF transmitted (IFLA_VF_STATS).", |content, out| {
+        count(content, out, |traffic| traffic.transmitted_packets);
+    }),
+    traffic(
+        "lanewatch_vf_received_dropped_total",
+        "Packets to a VF that were dropped (IFLA_VF_STATS).",
+        |content, out| {
+            count(content, out, |traffic| traffic.received_dropped);
+        },
+    ),
+    traffic(
+        "lanewatch_vf_transmitted_dropped_total",
+        "Packets from a VF that were dropped (IFLA_VF_STATS).",
+        |content, out| count(content, out, |traffic| traffic.transmitted_dropped),
+    ),
+    Family {
+        name: "lanewatch_vf_map_generation",
+        kind: Kind::Gauge,
+        help: "Counts the changes of the map of a PF's VFs: functions, drivers, identities, holders.",
+        labels: PF,
+        worst: "1 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for (pf, row) in rows(content) {
+                out.gauge(&[pf.address.into()], row.generation);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_vf_map_last_change_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the map of a PF's VFs last changed, in seconds since 1970.",
+        labels: PF,
+        worst: "1 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for (pf, row) in rows(content) {
+                out.known(&[pf.address.into()], row.changed.map(unix_seconds));
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_vf_verified_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the last VF of a PF that had been disturbed was shown to work, in seconds since 1970; none while one \
+               was not.",
+        labels: PF,
+        worst: "1 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for pf in &content.pfs {
+                out.known(&[pf.address.into()], content.report.vf_map.verified(pf.address).map(unix_seconds));
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_migrations_total",
+        kind: Kind::Counter,
+        help: "Signs that a guest or a function was moved, by what was seen.",
+        labels: SIGNAL,
+        worst: "11",
+        since: FIRST,
+        write: |content, out| {
+            for (signal, seen) in Signal::ALL.iter().zip(content.report.vf_map.signals) {
+                out.counter(&[signal.as_str().into()], seen.count);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_migration_last_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When such a sign was last seen, in seconds since 1970.",
+        labels: SIGNAL,
+        worst: "11",
+        since: FIRST,
+        write: |content, out| {
+            for (signal, seen) in Signal::ALL.iter().zip(content.report.vf_map.signals) {
+                out.known(&[signal.as_str().into()], seen.last.map(unix_seconds));
+            }
+        },
+    },
+];
+
+const PF: &[&str] = &["pf"];
+const SIGNAL: &[&str] = &["signal"];
+const ONE: &str = "1 a VF";
+
+/// A counter of every VF.
+const fn traffic(name: &'static str, help: &'static str, write: fn(&Content<'_>, &mut Series<'_, '_>)) -> Family {
+    Family { name, kind: Kind::Counter, help, labels: &["pf", "vf"], worst: ONE, since: FIRST, write }
+}
+
+fn each(content: &Content<'_>, mut write: impl FnMut(&Pf, &Vf)) {
+    for pf in &content.pfs {
+        for vf in &pf.vfs {
+            write(pf, vf);
+        }
+    }
+}
+
+/// PFs with their row in the map.
+fn rows<'a>(content: &'a Content<'_>) -> impl Iterator<Item = (&'a Pf, &'a PfRow)> {
+    content.pfs.iter().filter_map(|pf| Some((*pf, content.report.vf_map.pfs.get(&pf.address)?)))
+}
+
+fn config(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    let switch = |on: Option<bool>| -> Label<'static> { on.map(|on| if on { "on" } else { "off" }).into() };
+    each(content, |pf, vf| {
+        let Some(config) = vf.config else { return };
+        out.info(&[
+            pf.address.into(),
+            vf.number.into(),
+            config.mac.into(),
+            config.vlan.map(|vlan| u32::from(vlan.id)).into(),
+            config.node_guid.into(),
+            config.port_guid.into(),
+            config.link.map(VfLink::as_str).into(),
+            switch(config.trust),
+            switch(config.spoof_check),
+        ]);
+    });
+}
+
+fn holders(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    each(content, |pf, vf| {
+        let key = VfKey { pf: pf.address, vf: vf.number };
+        if let Some(row) = content.report.vf_map.rows.get(&key) {
+            let (kind, name) = (row.holder.kind(), row.holder.name());
+            out.info(&[pf.address.into(), vf.number.into(), kind.into(), name.into()]);
+        }
+    });
+}
+
+fn count(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&VfTraffic) -> Option<u64>) {
+    each(content, |pf, vf| {
+        if let Some(value) = vf.traffic.as_ref().and_then(&of) {
+            out.counter(&[pf.address.into(), vf.number.into()], value);
+        }
+    });
+}

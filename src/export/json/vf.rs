@@ -1,0 +1,133 @@
+//! The VF map as JSON. Names are those of the metrics where there is one.
+
+use serde_json::{Map, Value, json};
+
+use super::{SCHEMA, host};
+use crate::model::event::Event;
+use crate::model::holder::Holder;
+use crate::model::sriov::{Detail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink, Vlan};
+use crate::model::time::rfc3339;
+use crate::model::vfmap::{Row, Signal, Trust};
+use crate::watch::Report;
+
+/// The map of these PFs, and what changed.
+pub fn map(report: &Report, pfs: &[&Pf], changes: &[Event]) -> Value {
+    let signals = Signal::ALL.iter().zip(report.vf_map.signals);
+    let signals: Map<String, Value> = signals
+        .map(|(signal, seen)| {
+            let last = seen.last.map(rfc3339);
+            (signal.as_str().to_owned(), json!({ "count": seen.count, "last": last }))
+        })
+        .collect();
+    json!({
+        "schema": SCHEMA,
+        "host": host(report),
+        "taken": rfc3339(report.snapshot.taken.wall),
+        "pfs": pfs.iter().map(|pf| pf_value(report, pf)).collect::<Vec<_>>(),
+        "migrations": signals,
+        "changes": changes,
+        "limited": report.limited,
+    })
+}
+
+/// One PF with its VFs.
+pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
+    let row = report.vf_map.pfs.get(&pf.address);
+    let (detail, reason) = match pf.detail {
+        Detail::Full => ("full", None),
+        Detail::WithoutStatistics => ("without_statistics", None),
+        Detail::NotAsked => ("not_asked", None),
+        Detail::Unavailable(reason) => ("unavailable", Some(reason.as_str())),
+    };
+    json!({
+        "pf": pf.address,
+        "driver": pf.driver,
+        "fabric": pf.fabric.map(|fabric| match fabric {
+            Fabric::Ethernet => "ethernet",
+            Fabric::InfiniBand => "infiniband",
+        }),
+        "netdevs": pf.netdevs,
+        "devices": pf.devices,
+        "up": pf.up.value(),
+        "switchdev": pf.switchdev,
+        "limit": pf.limit,
+        "configured": pf.configured,
+        "present": pf.present(),
+        "reported": pf.reported,
+        "detail": detail,
+        "detail_unavailable_reason": reason,
+        "generation": row.map(|row| row.generation),
+        "last_change": row.and_then(|row| row.changed).map(rfc3339),
+        "verified": report.vf_map.verified(pf.address).map(rfc3339),
+        "vfs": pf.vfs.iter().map(|vf| vf_value(report, pf, vf)).collect::<Vec<_>>(),
+    })
+}
+
+fn vf_value(report: &Report, pf: &Pf, vf: &Vf) -> Value {
+    let row = report.vf_map.rows.get(&VfKey { pf: pf.address, vf: vf.number });
+    json!({
+        "vf": vf.number,
+        "pci_address": vf.address,
+        "driver": vf.driver,
+        "driver_override": vf.driver_override,
+        "iommu_group": vf.iommu_group,
+        "iommu_group_shared_with": &*vf.group_shared_with,
+        "config": vf.config.as_ref().map(config_value),
+        "traffic": vf.traffic.map(|traffic| json!({
+            "received_bytes": traffic.received_bytes,
+            "transmitted_bytes": traffic.transmitted_bytes,
+            "received_packets": traffic.received_packets,
+            "transmitted_packets": traffic.transmitted_packets,
+            "received_dropped": traffic.received_dropped,
+            "transmitted_dropped": traffic.transmitted_dropped,
+        })),
+        "msix_vectors": vf.msix,
+        "netdevs": vf.netdevs,
+        "devices": vf.devices,
+        "node": vf.node,
+        "representor": vf.representor,
+        "holder": row.map(holder_value),
+        "trust": row.map(|row| trust_value(row.trust)),
+    })
+}
+
+fn config_value(config: &VfConfig) -> Value {
+    json!({
+        "mac": config.mac.map(|mac| mac.to_string()),
+        "vlan": config.vlan.map(|vlan| vlan.id),
+        "vlan_qos": config.vlan.map(|vlan| vlan.qos),
+        "vlan_protocol": config.vlan.and_then(Vlan::protocol_name),
+        "min_rate_megabits_per_second": config.min_rate,
+        "max_rate_megabits_per_second": config.max_rate,
+        "trust": config.trust,
+        "spoof_check": config.spoof_check,
+        "link_state": config.link.map(VfLink::as_str),
+        "node_guid": config.node_guid.map(|guid| guid.to_string()),
+        "port_guid": config.port_guid.map(|guid| guid.to_string()),
+    })
+}
+
+fn holder_value(row: &Row) -> Value {
+    let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder);
+    let missing = match row.holder {
+        Holder::Unknown(missing) => Some(missing.as_str()),
+        _ => None,
+    };
+    json!({
+        "kind": row.holder.kind(),
+        "name": Some(row.holder.name()).filter(|name| !name.is_empty()),
+        "pid": tenure.and_then(|tenure| tenure.pid),
+        "since": tenure.map(|tenure| rfc3339(tenure.since)),
+        "missing": missing,
+    })
+}
+
+fn trust_value(trust: Trust) -> Value {
+    match trust {
+        Trust::Undisturbed => json!({ "state": "undisturbed" }),
+        Trust::Verified(at) => json!({ "state": "verified", "since": rfc3339(at) }),
+        Trust::Unverified { since, signal } => {
+            json!({ "state": "unverified", "since": rfc3339(since), "signal": signal.as_str() })
+        }
+    }
+}

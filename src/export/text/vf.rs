@@ -1,0 +1,138 @@
+//! The VF map as a table.
+
+use std::fmt::Write as _;
+
+use super::check::wrapped;
+use crate::model::event::Event;
+use crate::model::holder::Holder;
+use crate::model::ids::DeviceName;
+use crate::model::sriov::{Detail, Pf, Vf, VfKey};
+use crate::model::time::rfc3339;
+use crate::model::vfmap::{Row, Trust};
+use crate::watch::Report;
+
+const HEADINGS: [&str; 10] =
+    ["VF", "address", "driver", "group", "identity", "VLAN", "link", "holder", "since", "state"];
+
+/// The map of these PFs, then the findings about VFs, then what changed.
+pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
+    let mut out = String::new();
+    if pfs.is_empty() {
+        out.push_str("no card here can have VFs\n");
+    }
+    for (index, pf) in pfs.iter().enumerate() {
+        if index > 0 {
+            out.push('\n');
+        }
+        head(&mut out, report, pf);
+        let rows: Vec<[String; 10]> = pf.vfs.iter().map(|vf| cells(report, pf, vf)).collect();
+        if !rows.is_empty() {
+            table(&mut out, &rows);
+        }
+    }
+    for finding in &report.findings {
+        let found = &finding.condition;
+        if found.check.as_str().starts_with("vf_") {
+            let _ = writeln!(out, "\n{:<8} {} {}", found.severity.as_str(), found.check.as_str(), found.subject);
+            out.push_str(&wrapped(&found.summary, "         "));
+        }
+    }
+    for limit in report.limited.iter().filter(|limit| limit.starts_with("holders") || limit.starts_with("sriov")) {
+        let _ = writeln!(out, "\nlimited  {limit}");
+    }
+    if let Some(changes) = changes {
+        out.push_str(if changes.is_empty() { "\nno change\n" } else { "\nchanges\n" });
+        for change in changes {
+            let _ = writeln!(out, "  {}  {}", change.time, change.text);
+        }
+    }
+    out
+}
+
+fn head(out: &mut String, report: &Report, pf: &Pf) {
+    let mut names: Vec<&str> = pf.netdevs.iter().map(|name| &**name).collect();
+    names.extend(pf.devices.iter().map(DeviceName::as_str));
+    names.extend(pf.driver.as_deref());
+    if pf.switchdev {
+        names.push("switchdev");
+    }
+    let count = |count: Option<u32>| count.map_or("unknown".to_owned(), |count| count.to_string());
+    let _ = writeln!(
+        out,
+        "{} ({}): {} VFs of at most {}; configured {}, listed {}",
+        pf.address,
+        names.join(", "),
+        pf.present(),
+        count(pf.limit),
+        count(pf.configured),
+        count(pf.reported)
+    );
+    if let Some(row) = report.vf_map.pfs.get(&pf.address) {
+        let changed =
+            row.changed.map_or("not changed since it is watched".to_owned(), |at| format!("changed {}", rfc3339(at)));
+        let _ = writeln!(out, "map generation {}, {changed}", row.generation);
+    }
+    if let Detail::Unavailable(reason) = pf.detail {
+        let _ = writeln!(out, "details of the VFs are not to be had over netlink ({})", reason.as_str());
+    }
+}
+
+fn cells(report: &Report, pf: &Pf, vf: &Vf) -> [String; 10] {
+    let row = report.vf_map.rows.get(&VfKey { pf: pf.address, vf: vf.number });
+    let dash = || "-".to_owned();
+    let text = |value: Option<String>| value.unwrap_or_else(dash);
+    let config = vf.config;
+    let identity = config.and_then(|config| {
+        let guid = config.port_guid.map(|guid| guid.to_string());
+        guid.or_else(|| config.mac.map(|mac| mac.to_string()))
+    });
+    [
+        vf.number.to_string(),
+        text(vf.address.map(|address| address.to_string())),
+        text(vf.driver.as_deref().map(str::to_owned)),
+        text(vf.iommu_group.map(|group| group.to_string())),
+        text(identity),
+        text(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
+        text(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
+        row.map_or_else(dash, |row| holder(&row.holder)),
+        text(row.and_then(since)),
+        row.map_or_else(dash, |row| state(row.trust).to_owned()),
+    ]
+}
+
+fn holder(holder: &Holder) -> String {
+    match holder {
+        Holder::None => "nobody".to_owned(),
+        Holder::Unknown(_) => "unknown".to_owned(),
+        known => format!("{} {}", known.kind(), known.name()),
+    }
+}
+
+fn since(row: &Row) -> Option<String> {
+    row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder).map(|tenure| rfc3339(tenure.since))
+}
+
+fn state(trust: Trust) -> &'static str {
+    match trust {
+        Trust::Undisturbed => "-",
+        Trust::Verified(_) => "verified",
+        Trust::Unverified { .. } => "NOT VERIFIED",
+    }
+}
+
+fn table(out: &mut String, rows: &[[String; 10]]) {
+    let mut widths = HEADINGS.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells.zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let _ = writeln!(out, "  {}", padded.join("  ").trim_end());
+    };
+    line(&mut HEADINGS.into_iter());
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+}

@@ -1,0 +1,256 @@
+//! Libvirt's files: live statuses (`/run/libvirt/qemu/*.xml`) and definitions (`/etc/libvirt/qemu/*.xml`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use quick_xml::XmlVersion;
+use quick_xml::events::{BytesStart, Event};
+use quick_xml::reader::Reader;
+
+use super::content;
+use crate::host::collector::{Lane, Pass};
+use crate::host::io::{DirStamp, reason_of};
+use crate::model::holder::{Claim, Domain, Libvirt};
+use crate::model::ids::PciAddress;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fact;
+use crate::model::sriov::Mac;
+
+/// Longest file that is read: a large domain has some 50 KiB.
+const LONGEST: usize = 1 << 20;
+
+/// The lane.
+#[derive(Default)]
+pub struct Directories {
+    live: Directory,
+    defined: Directory,
+}
+
+/// One directory of domains.
+#[derive(Default)]
+struct Directory {
+    /// Files by path, what each looked like when it was read, and the domain in it. Libvirt replaces files whole, so
+    /// one that looks the same is the same.
+    files: BTreeMap<PathBuf, (DirStamp, Option<Domain>)>,
+    /// Why something could not be read.
+    trouble: Option<Reason>,
+    there: bool,
+}
+
+impl Lane for Directories {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let (run, etc) = (pass.host.roots.run_libvirt.join("qemu"), pass.host.roots.libvirt.join("qemu"));
+        self.live.read(pass, &run);
+        self.defined.read(pass, &etc);
+        let mut domains: Vec<Domain> = self.live.domains().cloned().collect();
+        for domain in self.defined.domains() {
+            if !domains.iter().any(|live| live.name == domain.name) {
+                domains.push(domain.clone());
+            }
+        }
+        let bus = pass.host.sysfs.join("bus/pci/devices");
+        if pass.host.io.stamp(&bus).is_ok() {
+            for claim in domains.iter_mut().flat_map(|domain| &mut domain.claims) {
+                let entry = pass.host.io.link(&bus.join(claim.address.to_string()));
+                // What is there and cannot be read is there.
+                claim.present = Some(!entry.is_err_and(|error| reason_of(&error).is_none()));
+            }
+        }
+        let readable = self.live.trouble.is_none() && self.defined.trouble.is_none();
+        vec![Arc::new(Libvirt { domains, readable, has_live: self.live.there })]
+    }
+}
+
+impl Directory {
+    fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.files.values().filter_map(|(_, domain)| domain.as_ref())
+    }
+
+    fn read(&mut self, pass: &mut Pass<'_>, path: &Path) {
+        let listed = pass.host.io.list(path);
+        (self.there, self.trouble) = (listed.is_ok(), listed.as_ref().err().and_then(reason_of));
+        let names = listed.unwrap_or_default();
+        let paths: Vec<PathBuf> = names.iter().filter(|name| is_xml(name)).map(|name| path.join(name)).collect();
+        self.files.retain(|known, _| paths.contains(known));
+        for path in paths {
+            let Ok(stamp) = pass.host.io.stamp(&path) else { continue };
+            if self.files.get(&path).is_none_or(|(known, _)| *known != stamp) {
+                self.read_file(pass, path, stamp);
+            }
+        }
+    }
+
+    fn read_file(&mut self, pass: &mut Pass<'_>, path: PathBuf, stamp: DirStamp) {
+        let domain = match content(&*pass.host.io, &path, LONGEST) {
+            // One that is just being written is read again next time.
+            Ok(bytes) if bytes.is_empty() => return,
+            Ok(bytes) => domain(&bytes).or_else(|| {
+                pass.fault(&path, Reason::Malformed);
+                None
+            }),
+            Err(error) => {
+                match reason_of(&error) {
+                    Some(Reason::Permission) => self.trouble = Some(Reason::Permission),
+                    Some(reason) => pass.fault(&path, reason),
+                    None => {}
+                }
+                self.files.remove(&path);
+                return;
+            }
+        };
+        self.files.insert(path, (stamp, domain));
+    }
+}
+
+fn is_xml(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "xml")
+}
+
+/// Attributes of an element by name.
+fn attributes(element: &BytesStart<'_>) -> BTreeMap<String, String> {
+    let mut all = element.attributes();
+    let pairs = all.with_checks(false).filter_map(Result::ok).filter_map(|attribute| {
+        let name = attribute.key.into_inner().to_owned();
+        Some((name, attribute.normalized_value(XmlVersion::Implicit1_0).ok()?.into_owned()))
+    });
+    pairs.collect()
+}
+
+/// Reads a domain's file: a `domstatus` with a `domain` in it, or a `domain` alone. None for anything else.
+pub fn domain(bytes: &[u8]) -> Option<Domain> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    let mut reader = Reader::from_str(text);
+    let mut state = Parser::default();
+    loop {
+        match reader.read_event().ok()? {
+            Event::Start(element) => state.open(&element),
+            Event::Empty(element) => {
+                state.open(&element);
+                state.close();
+            }
+            Event::End(_) => state.close(),
+            Event::Text(text) if state.at(&["domain", "name"]) => state.name.push_str(&text),
+            Event::GeneralRef(reference) if state.at(&["domain", "name"]) => {
+                state.name.push_str(quick_xml::escape::resolve_predefined_entity(&reference).unwrap_or_default());
+            }
+            Event::Eof => break,
+            _ => {}
+        }
+    }
+    state.finish()
+}
+
+/// Where in the file the reader is, and what was found so far.
+#[derive(Default)]
+struct Parser {
+    path: Vec<String>,
+    name: String,
+    state: Option<Arc<str>>,
+    reason: Option<Arc<str>>,
+    pid: Option<u32>,
+    id: Option<u32>,
+    device: Option<Device>,
+    claims: Vec<Claim>,
+}
+
+/// The device that is being read.
+#[derive(Default)]
+struct Device {
+    /// Whether its source is a PCI function of the host, as its own element says.
+    given: bool,
+    /// Whether its live form (`actual`) says so.
+    actual: bool,
+    mac: Option<Mac>,
+    vlan: Option<u16>,
+    address: Option<PciAddress>,
+}
+
+impl Parser {
+    /// Whether the innermost elements are these.
+    fn at(&self, names: &[&str]) -> bool {
+        self.path.len() >= names.len() && self.path.iter().rev().zip(names.iter().rev()).all(|(a, b)| a == b)
+    }
+
+    fn open(&mut self, element: &BytesStart<'_>) {
+        let name = element.local_name().into_inner().to_owned();
+        let values = attributes(element);
+        let get = |key: &str| values.get(key).map(String::as_str);
+        self.path.push(name);
+        let innermost = self.path.last().map(String::as_str).unwrap_or_default();
+        match innermost {
+            "domstatus" => {
+                self.state = get("state").map(Arc::from);
+                self.reason = get("reason").map(Arc::from);
+                self.pid = get("pid").and_then(|pid| pid.parse().ok());
+            }
+            "domain" => self.id = get("id").and_then(|id| id.parse().ok()),
+            "hostdev" if self.at(&["devices", "hostdev"]) => {
+                self.device = Some(Device { given: get("type") == Some("pci"), ..Device::default() });
+            }
+            "interface" if self.at(&["devices", "interface"]) => {
+                self.device = Some(Device { given: get("type") == Some("hostdev"), ..Device::default() });
+            }
+            _ => self.inside(innermost.to_owned().as_str(), &get),
+        }
+    }
+
+    /// An element inside of a device. The address below `source` is the host's; the one beside it is the guest's.
+    fn inside<'a>(&mut self, innermost: &str, get: &impl Fn(&str) -> Option<&'a str>) {
+        let below_actual = self.at(&["interface", "actual", "source", "address"]);
+        let below_source = self.at(&["interface", "source", "address"]) || self.at(&["hostdev", "source", "address"]);
+        let Some(device) = &mut self.device else { return };
+        match innermost {
+            "actual" => device.actual = get("type") == Some("hostdev"),
+            "mac" => device.mac = get("address").and_then(Mac::parse),
+            "tag" => device.vlan = get("id").and_then(|id| id.parse().ok()),
+            "address" if (below_actual && device.actual) || (below_source && device.given) => {
+                device.address = address(get);
+            }
+            _ => {}
+        }
+    }
+
+    fn close(&mut self) {
+        let closed = self.path.pop();
+        let ends = matches!(closed.as_deref(), Some("hostdev" | "interface")) && self.at(&["devices"]);
+        if let Some(device) = self.device.take_if(|_| ends)
+            && let Some(address) = device.address
+        {
+            self.claims.push(Claim { address, mac: device.mac, vlan: device.vlan, present: None });
+        }
+    }
+
+    fn finish(self) -> Option<Domain> {
+        let live = match &self.state {
+            Some(state) => !matches!(&**state, "shutoff" | "crashed" | "nostate"),
+            None => self.id.is_some(),
+        };
+        Some(Domain {
+            name: Some(self.name.trim()).filter(|name| !name.is_empty()).map(Arc::from)?,
+            live,
+            state: self.state,
+            reason: self.reason,
+            pid: self.pid,
+            id: self.id,
+            claims: self.claims,
+        })
+    }
+}
+
+/// A function's address: each part hexadecimal with `0x`, or decimal.
+fn address<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Option<PciAddress> {
+    let number = |key: &str| {
+        let text = get(key)?.trim();
+        match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+            Some(digits) => u32::from_str_radix(digits, 16).ok(),
+            None => text.parse().ok(),
+        }
+    };
+    Some(PciAddress {
+        domain: if get("domain").is_some() { number("domain")? } else { 0 },
+        bus: u8::try_from(number("bus")?).ok()?,
+        device: u8::try_from(number("slot")?).ok().filter(|slot| *slot < 32)?,
+        function: u8::try_from(number("function")?).ok().filter(|function| *function < 8)?,
+    })
+}

@@ -1,0 +1,111 @@
+//! Interfaces of PCI functions in other network namespaces, through the `/sys` that a process there has mounted
+//! (`/proc/<pid>/root/sys/class/net`).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use super::{content, pids, pod};
+use crate::host::collector::{Lane, Pass};
+use crate::host::function::address_of;
+use crate::model::holder::{Elsewhere, Namespaces};
+use crate::model::snapshot::Fact;
+
+/// Every so many passes all processes' namespaces are looked up; in between, those of new processes.
+const ALL: u64 = 4;
+
+/// How many processes of a namespace are tried until one shows its interfaces.
+const TRIES: usize = 4;
+
+/// The lane.
+#[derive(Default)]
+pub(super) struct Others {
+    passes: u64,
+    /// The namespace of each process by its number; none where it is not to be seen.
+    known: BTreeMap<u32, Option<u64>>,
+}
+
+impl Lane for Others {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let Ok(pids) = pids(pass) else { return vec![Arc::new(Namespaces::default())] };
+        let Some(own) = namespace(pass, "self").or_else(|| namespace(pass, "1")) else {
+            return vec![Arc::new(Namespaces::default())];
+        };
+        if self.passes.is_multiple_of(ALL) {
+            self.known.clear();
+        }
+        self.passes += 1;
+        self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
+        for pid in pids {
+            self.known.entry(pid).or_insert_with(|| namespace(pass, &pid.to_string()));
+        }
+        let mut members: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
+        for (pid, number) in &self.known {
+            if let Some(number) = number.filter(|number| *number != own) {
+                members.entry(number).or_default().push(*pid);
+            }
+        }
+        let names = names(pass);
+        let mut found = Namespaces { interfaces: Vec::new(), complete: !self.known.values().any(Option::is_none) };
+        for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
+            // Nobody lives there through whom it could be seen.
+            tracing::trace!(number, "a namespace without processes");
+            found.complete = false;
+        }
+        for (number, pids) in members {
+            let name = names.get(&number).map_or_else(|| Arc::from(number.to_string()), Arc::clone);
+            match pids.iter().take(TRIES).find_map(|pid| interfaces(pass, *pid, &name)) {
+                Some(interfaces) => found.interfaces.extend(interfaces),
+                None => found.complete = false,
+            }
+        }
+        vec![Arc::new(found)]
+    }
+}
+
+/// The number of a process's network namespace: `net:[4026531840]`.
+fn namespace(pass: &Pass<'_>, process: &str) -> Option<u64> {
+    let target = pass.host.io.link(&pass.host.procfs.join(process).join("ns/net")).ok()?;
+    target.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Named namespaces by number: files that namespaces are mounted on.
+fn names(pass: &Pass<'_>) -> BTreeMap<u64, Arc<str>> {
+    let directory = &pass.host.roots.netns;
+    let names = pass.host.io.list(directory).unwrap_or_default();
+    let number = |name: &String| pass.host.io.stamp(&directory.join(name)).ok().map(|stamp| stamp.identity.1);
+    names.iter().filter_map(|name| Some((number(name)?, Arc::from(name.as_str())))).collect()
+}
+
+/// The interfaces of PCI functions that a process sees; none when its `/sys` is not that of its namespace, or is
+/// not to be seen.
+fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Option<Vec<Elsewhere>> {
+    let process = pass.host.procfs.join(pid.to_string());
+    let class = process.join("root/sys/class/net");
+    let listed: BTreeSet<String> =
+        pass.host.io.list(&class).ok()?.into_iter().filter(|name| name != "bonding_masters").collect();
+    let devices = content(&*pass.host.io, &process.join("net/dev"), 64 * 1024).ok()?;
+    if listed != devices_of(std::str::from_utf8(&devices).ok()?) {
+        return None;
+    }
+    let function = |name: &String| {
+        let target = pass.host.io.link(&class.join(name)).ok()?;
+        // `../../devices/pci0000:97/…/0000:98:00.1/net/eth0`
+        target.ancestors().skip(1).find_map(address_of_path)
+    };
+    let pod = pod(pass, pid);
+    let found = listed.iter().filter_map(|name| {
+        let (netdev, namespace, pod) = (Arc::from(name.as_str()), Arc::clone(namespace), pod.clone());
+        Some(Elsewhere { address: function(name)?, netdev, namespace, pod })
+    });
+    Some(found.collect())
+}
+
+fn address_of_path(path: &Path) -> Option<crate::model::ids::PciAddress> {
+    address_of(path)
+}
+
+/// The names in `/proc/<pid>/net/dev`.
+fn devices_of(text: &str) -> BTreeSet<String> {
+    text.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
+}

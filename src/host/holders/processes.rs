@@ -1,0 +1,200 @@
+//! Processes that have functions open (`/proc/<pid>/fd`, `fdinfo`).
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use rustix::io::Errno;
+
+use super::{content, pids, pod};
+use crate::host::collector::{Lane, Pass};
+use crate::host::function::address_of;
+use crate::model::holder::{Handle, Opener, Openers};
+use crate::model::snapshot::Fact;
+use crate::model::sriov::is_user_space;
+
+/// Every so many passes all processes are looked into; in between, those that are new, have functions open, or are
+/// known to open them.
+const ALL: u64 = 4;
+
+/// The lane.
+#[derive(Default)]
+pub(super) struct Processes {
+    passes: u64,
+    /// Processes that were looked into, and what they had open.
+    known: BTreeMap<u32, Option<Opener>>,
+    complete: bool,
+}
+
+impl Lane for Processes {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let Ok(pids) = pids(pass) else { return vec![Arc::new(Openers::default())] };
+        if pids.is_empty() {
+            return vec![Arc::new(Openers::default())];
+        }
+        if !has_given_away(pass) {
+            // Nothing can be open: no process needs to be looked into.
+            self.known.clear();
+            self.passes = 0;
+            return vec![Arc::new(Openers { openers: Vec::new(), complete: true, visible: true })];
+        }
+        let all = self.passes.is_multiple_of(ALL);
+        self.passes += 1;
+        self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
+        let mut hidden = !all && !self.complete;
+        for pid in pids {
+            let due = all || self.known.get(&pid).is_none_or(Option::is_some) || opens_functions(pass, pid);
+            if due {
+                match look(pass, pid) {
+                    Ok(opener) => {
+                        self.known.insert(pid, opener);
+                    }
+                    Err(Errno::ACCESS | Errno::PERM) => hidden = true,
+                    // It ended meanwhile.
+                    Err(_) => {
+                        self.known.remove(&pid);
+                    }
+                }
+            }
+        }
+        self.complete = !hidden;
+        let openers = self.known.values().flatten().cloned().collect();
+        vec![Arc::new(Openers { openers, complete: self.complete, visible: true })]
+    }
+}
+
+/// Whether any function is bound to a driver for user space.
+fn has_given_away(pass: &Pass<'_>) -> bool {
+    let io = &pass.host.io;
+    let drivers = pass.host.sysfs.join("bus/pci/drivers");
+    let names = io.list(&drivers).unwrap_or_default();
+    names.iter().filter(|name| is_user_space(name)).any(|name| {
+        io.list(&drivers.join(name)).is_ok_and(|entries| entries.iter().any(|e| address_of(Path::new(e)).is_some()))
+    })
+}
+
+/// Whether a process is of a kind that opens functions while it runs.
+fn opens_functions(pass: &Pass<'_>, pid: u32) -> bool {
+    name(pass, pid).is_some_and(|name| {
+        ["qemu", "kvm", "cloud-hyp", "firecracker", "crosvm", "dpdk", "vpp", "ovs-vswitchd"]
+            .iter()
+            .any(|start| name.starts_with(start))
+    })
+}
+
+fn name(pass: &Pass<'_>, pid: u32) -> Option<Arc<str>> {
+    let bytes = content(&*pass.host.io, &pass.host.procfs.join(pid.to_string()).join("comm"), 64).ok()?;
+    std::str::from_utf8(&bytes).ok().map(|text| Arc::from(text.trim_end()))
+}
+
+fn errno(error: &std::io::Error) -> Errno {
+    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+}
+
+/// What a process has open; none when that is nothing of interest.
+fn look(pass: &Pass<'_>, pid: u32) -> Result<Option<Opener>, Errno> {
+    let directory = pass.host.procfs.join(pid.to_string());
+    let descriptors = directory.join("fd");
+    let mut handles = Vec::new();
+    for descriptor in pass.host.io.list(&descriptors).map_err(|error| errno(&error))? {
+        let target = match pass.host.io.link(&descriptors.join(&descriptor)) {
+            Ok(target) => target,
+            Err(error) if matches!(errno(&error), Errno::ACCESS | Errno::PERM) => return Err(Errno::ACCESS),
+            Err(_) => continue,
+        };
+        let Some(target) = target.to_str() else { continue };
+        if target.starts_with("anon_inode:") && target.contains("vfio-device") {
+            let info = content(&*pass.host.io, &directory.join("fdinfo").join(&descriptor), 4096).unwrap_or_default();
+            handles.extend(std::str::from_utf8(&info).ok().and_then(function));
+        } else {
+            handles.extend(handle(target));
+        }
+    }
+    if handles.is_empty() {
+        return Ok(None);
+    }
+    handles.sort_unstable();
+    handles.dedup();
+    let line = content(&*pass.host.io, &directory.join("cmdline"), 64 * 1024).unwrap_or_default();
+    Ok(Some(Opener {
+        pid,
+        name: name(pass, pid).unwrap_or_else(|| Arc::from(pid.to_string())),
+        domain: domain(&line),
+        pod: pod(pass, pid),
+        handles,
+    }))
+}
+
+/// What a descriptor's target is: `/dev/vfio/40`, `/dev/vfio/noiommu-3`, `/dev/vfio/devices/vfio3`, `/dev/uio2`.
+fn handle(target: &str) -> Option<Handle> {
+    let node = target.strip_prefix("/dev/")?;
+    let node = node.strip_suffix(" (deleted)").unwrap_or(node);
+    if node.starts_with("vfio/devices/vfio") {
+        return Some(Handle::Node(Arc::from(node)));
+    }
+    if let Some(group) = node.strip_prefix("vfio/") {
+        return group.strip_prefix("noiommu-").unwrap_or(group).parse().ok().map(Handle::Group);
+    }
+    let number = node.strip_prefix("uio")?;
+    number.parse::<u32>().ok().map(|_| Handle::Node(Arc::from(node)))
+}
+
+/// The function that `fdinfo` of a vfio device names: `vfio-device-syspath: /sys/devices/…/0000:e8:00.0`.
+fn function(info: &str) -> Option<Handle> {
+    let path = info.lines().find_map(|line| line.strip_prefix("vfio-device-syspath:"))?;
+    address_of(Path::new(path.trim())).map(Handle::Function)
+}
+
+/// The domain in QEMU's arguments: `-name guest=vm1,debug-threads=on`, `-name vm1`.
+fn domain(line: &[u8]) -> Option<Arc<str>> {
+    let mut arguments = line.split(|byte| *byte == 0);
+    let program = arguments.next()?;
+    let program = program.rsplit(|byte| *byte == b'/').next()?;
+    if !program.starts_with(b"qemu") && program != b"kvm" {
+        return None;
+    }
+    arguments.find(|argument| *argument == b"-name" || *argument == b"--name")?;
+    let value = std::str::from_utf8(arguments.next()?).ok()?;
+    // A comma in a name is written twice.
+    let value = value.replace(",,", "\0");
+    let mut fields = value.split(',');
+    let guest = fields.clone().find_map(|field| field.strip_prefix("guest="));
+    let name = guest.or_else(|| fields.next().filter(|field| !field.contains('=')))?;
+    Some(Arc::from(name.replace('\0', ",")))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn names_of_domains() {
+        let of = |line: &str| domain(line.replace(' ', "\0").as_bytes());
+        assert_eq!(of("/usr/bin/qemu-system-x86_64 -name guest=vm1,debug-threads=on -S").as_deref(), Some("vm1"));
+        assert_eq!(of("/usr/libexec/qemu-kvm -name vm2 -m 4").as_deref(), Some("vm2"));
+        assert_eq!(of("kvm -m 4 -name guest=a,,b").as_deref(), Some("a,b"));
+        assert_eq!(of("/usr/bin/dpdk-testpmd -name guest=vm1"), None);
+        assert_eq!(of("/usr/bin/qemu-system-x86_64 -name"), None);
+    }
+
+    #[test]
+    fn descriptors() {
+        assert_eq!(handle("/dev/vfio/40"), Some(Handle::Group(40)));
+        assert_eq!(handle("/dev/vfio/noiommu-3"), Some(Handle::Group(3)));
+        assert_eq!(handle("/dev/vfio/devices/vfio3"), Some(Handle::Node("vfio/devices/vfio3".into())));
+        assert_eq!(handle("/dev/uio2"), Some(Handle::Node("uio2".into())));
+        assert_eq!((handle("/dev/vfio/vfio"), handle("/dev/null"), handle("socket:[1]")), (None, None, None));
+        let info =
+            "pos:\t0\nflags:\t02000002\nvfio-device-syspath: /sys/devices/pci0000:e0/0000:e0:01.1/0000:e8:00.0\n";
+        assert_eq!(function(info), Some(Handle::Function("0000:e8:00.0".parse().unwrap())));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_stands_there(text in ".{0,60}", bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = (handle(&text), function(&text), domain(&bytes));
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! The machine below, as far as a guest can tell (`/proc/cpuinfo`, `/sys/hypervisor/type`, `/sys/class/dmi/id`).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use crate::model::machine::Machine;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fact;
+
+/// The collector of the machine.
+pub const SPEC: Spec = Spec {
+    name: "machine",
+    about: "Whether the host is a guest, and the identity of its machine",
+    interval: Duration::from_secs(60),
+    deadline: Duration::from_secs(2),
+    fresh: false,
+    make: |_: &Setup| Box::new(Machines),
+};
+
+struct Machines;
+
+impl Collector for Machines {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        Ok(vec![Found { key: Arc::from("machine"), device: None }])
+    }
+
+    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+        Box::new(MachineLane)
+    }
+}
+
+struct MachineLane;
+
+impl Lane for MachineLane {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let text = |pass: &Pass<'_>, path: std::path::PathBuf| {
+            let mut buffer = vec![0; 4096];
+            let length = pass.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)).ok()?;
+            Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned())
+        };
+        let cpus = text(pass, pass.host.procfs.join("cpuinfo"));
+        let flagged = cpus.as_deref().and_then(is_guest);
+        let kind = text(pass, pass.host.sysfs.join("hypervisor/type")).map(|kind| !kind.is_empty());
+        let vendor = text(pass, pass.host.sysfs.join("class/dmi/id/sys_vendor"));
+        let product = text(pass, pass.host.sysfs.join("class/dmi/id/product_name"));
+        let named = vendor.map(|vendor| is_virtual(&vendor, product.as_deref().unwrap_or_default()));
+        // A positive sign counts; without any, the flags of the processors decide.
+        let hypervisor = if kind == Some(true) || named == Some(true) { Some(true) } else { flagged.or(named) };
+        let identity = text(pass, pass.host.sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
+        let machine = Machine { hypervisor, identity: identity.map(Arc::from), forks: None };
+        if machine == Machine::default() { Vec::new() } else { vec![Arc::new(machine)] }
+    }
+}
+
+/// Whether the processors' flags have `hypervisor` (x86); none where there are no flags in what was read.
+fn is_guest(cpus: &str) -> Option<bool> {
+    let flags = cpus.lines().find_map(|line| line.strip_prefix("flags").and_then(|rest| rest.split_once(':')))?;
+    Some(flags.1.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+/// Whether a vendor makes virtual machines.
+fn is_virtual(vendor: &str, product: &str) -> bool {
+    ["QEMU", "VMware", "Xen", "KVM", "Red Hat", "OpenStack", "Nutanix", "Google"].iter().any(|v| vendor.starts_with(v))
+        || (vendor == "Amazon EC2" && !product.contains("metal"))
+        || (vendor == "Microsoft Corporation" && product == "Virtual Machine")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::collector::Filter;
+    use crate::host::rig::{Rig, facts};
+
+    #[test]
+    fn guests_and_hosts() {
+        let mut rig = Rig::new(&SPEC, Filter::default());
+        rig.discover().unwrap();
+        assert_eq!(facts::<Machine>(&rig.read()), []);
+        rig.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme\n");
+        assert_eq!(facts::<Machine>(&rig.read())[0].hypervisor, Some(false));
+        rig.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor vme\n");
+        rig.memory.set("/sys/class/dmi/id/product_uuid", "4c4c4544-0000\n");
+        let found = facts::<Machine>(&rig.read());
+        assert_eq!((found[0].hypervisor, found[0].identity.as_deref()), (Some(true), Some("4c4c4544-0000")));
+        rig.memory.set("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n");
+        rig.memory.set("/sys/class/dmi/id/sys_vendor", "QEMU\n");
+        assert_eq!(facts::<Machine>(&rig.read())[0].hypervisor, Some(true));
+        assert_eq!(rig.faults, []);
+    }
+}

@@ -1,0 +1,238 @@
+//! One PF with all its VFs, read again and again.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::links::Links;
+use super::netdev::{Interface, Part};
+use super::outoftree::VendorFiles;
+use super::patient::Patient;
+use super::rtnl::Entry;
+use super::vf::{VfFiles, link_address, link_name, list, refill};
+use crate::host::collector::{Lane, Pass};
+use crate::host::file::Watched;
+use crate::host::io::{Host, reason_of};
+use crate::host::text;
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::reading::{Reading, Reason};
+use crate::model::snapshot::Fact;
+use crate::model::sriov::{Detail, Fabric, Pf, Vf};
+
+/// Where a PF is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) address: PciAddress,
+    pub(super) directory: PathBuf,
+    /// Class code.
+    pub(super) class: Option<u32>,
+}
+
+/// The lane of one PF.
+pub(super) struct PfLane {
+    place: Place,
+    limit: Watched,
+    configured: Patient,
+    links: Links,
+    interfaces: BTreeMap<String, Interface>,
+    devices: Vec<DeviceName>,
+    driver: Option<Arc<str>>,
+    vfs: BTreeMap<u32, VfFiles>,
+    vendor: BTreeMap<u32, VendorFiles>,
+    passes: u64,
+    quarantined: usize,
+}
+
+impl PfLane {
+    pub(super) fn new(place: Place, host: &Host) -> Self {
+        Self {
+            limit: Watched::new(place.directory.join("sriov_totalvfs")),
+            configured: Patient::new(host, place.directory.join("sriov_numvfs")),
+            links: Links::new(host.route.clone()),
+            interfaces: BTreeMap::new(),
+            devices: Vec::new(),
+            driver: None,
+            vfs: BTreeMap::new(),
+            vendor: BTreeMap::new(),
+            passes: 0,
+            quarantined: 0,
+            place,
+        }
+    }
+
+    /// The functions behind `virtfn*`. The kernel does not stamp a directory that gains or loses them.
+    fn functions(&mut self, pass: &mut Pass<'_>, names: &[String]) -> Vec<Vf> {
+        let numbers = names.iter().filter_map(|name| {
+            let number = text::parse_decimal(name.strip_prefix("virtfn")?.as_bytes())?;
+            u32::try_from(number).ok()
+        });
+        let mut now: Vec<u32> = numbers.collect();
+        now.sort_unstable();
+        self.vfs.retain(|number, _| now.binary_search(number).is_ok());
+        let mut vfs = Vec::with_capacity(now.len());
+        for number in now {
+            let link = self.place.directory.join(format!("virtfn{number}"));
+            let Some(address) = link_address(pass, &link) else { continue };
+            if self.vfs.get(&number).is_none_or(|files| files.address() != Some(address)) {
+                let Ok(directory) = pass.host.resolve(&link) else { continue };
+                self.vfs.insert(number, VfFiles::new(directory, number, address));
+            }
+            vfs.extend(self.vfs.get_mut(&number).and_then(|files| files.read(pass, self.passes)));
+        }
+        vfs
+    }
+
+    fn look_at_interfaces(&mut self, pass: &mut Pass<'_>, there: bool) {
+        let directory = self.place.directory.join("net");
+        let names = if there { list(pass, &directory) } else { Vec::new() };
+        self.interfaces.retain(|name, _| names.binary_search(name).is_ok());
+        for name in names {
+            self.interfaces.entry(name.clone()).or_insert_with(|| Interface::new(&directory, &name));
+        }
+    }
+
+    /// What its own interfaces say together, and the VFs' representors.
+    fn ask_interfaces(&mut self, pass: &mut Pass<'_>) -> Interfaces {
+        let alone = self.interfaces.len() == 1;
+        let mut all = Interfaces::default();
+        for interface in self.interfaces.values_mut() {
+            match interface.part(pass, alone) {
+                Part::Vf(number) => {
+                    all.representors.insert(number, Arc::clone(&interface.name));
+                }
+                Part::Other => {}
+                Part::Own => {
+                    all.fabric = all.fabric.or(interface.fabric(pass));
+                    all.probe = all.probe.or(interface.instance(pass));
+                    all.up = match (all.up, interface.up(pass)) {
+                        (Reading::Value(true), _) | (_, Reading::Value(true)) => Reading::Value(true),
+                        (Reading::Value(false), _) | (_, Reading::Value(false)) => Reading::Value(false),
+                        (before, now) => before.or(now),
+                    };
+                    all.names.push(Arc::clone(&interface.name));
+                }
+            }
+        }
+        all
+    }
+
+    /// Adds what the vendor's files say of VFs that netlink did not tell about.
+    fn ask_vendor(&mut self, pass: &mut Pass<'_>, vfs: &mut [Vf]) {
+        self.vendor.retain(|number, _| vfs.iter().any(|vf| vf.number == *number));
+        for vf in vfs.iter_mut().filter(|vf| vf.config.is_none() || vf.traffic.is_none()) {
+            let files = self.vendor.entry(vf.number);
+            let files = files.or_insert_with(|| VendorFiles::new(&self.place.directory, vf.number));
+            let (config, traffic) = files.read(pass, vf.config, vf.traffic);
+            vf.config = vf.config.or(config);
+            vf.traffic = vf.traffic.or(traffic);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Interfaces {
+    names: Vec<Arc<str>>,
+    fabric: Option<Fabric>,
+    up: Reading<bool>,
+    probe: Option<u64>,
+    representors: BTreeMap<u32, Arc<str>>,
+}
+
+impl Lane for PfLane {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let names = match pass.host.io.list(&self.place.directory) {
+            Ok(names) => names,
+            Err(error) => {
+                if let Some(reason) = reason_of(&error) {
+                    pass.fault(&self.place.directory, reason);
+                }
+                return Vec::new();
+            }
+        };
+        self.passes += 1;
+        let has = |name: &str| names.iter().any(|other| other == name);
+        let driver = if has("driver") { link_name(pass, &self.place.directory.join("driver")) } else { None };
+        if self.driver.as_deref() != driver.as_deref() {
+            self.driver = driver.map(Arc::from);
+        }
+        self.look_at_interfaces(pass, has("net"));
+        let rdma = self.place.directory.join("infiniband");
+        let devices = if has("infiniband") { list(pass, &rdma) } else { Vec::new() };
+        refill(&mut self.devices, &devices, DeviceName::new);
+        let mut vfs = self.functions(pass, &names);
+        let mut interfaces = self.ask_interfaces(pass);
+        let device = self.devices.first().and_then(|device| pass.host.io.stamp(&rdma.join(device.as_str())).ok());
+        let (told, detail) = self.links.ask(pass, &interfaces.names);
+        let fabric = told.as_ref().and_then(|list| list.fabric).or(interfaces.fabric);
+        let (announced, reported) = match (&told, detail) {
+            (Some(list), _) => (list.announced, u32::try_from(list.entries.len()).ok()),
+            (None, Detail::Full) => (None, Some(0).filter(|_| vfs.is_empty())),
+            (None, _) => (None, None),
+        };
+        join(&mut vfs, told.map(|list| list.entries).unwrap_or_default(), fabric, self.driver.as_deref());
+        if has("sriov") {
+            self.ask_vendor(pass, &mut vfs);
+        }
+        let switchdev = !interfaces.representors.is_empty();
+        for vf in &mut vfs {
+            vf.representor = interfaces.representors.remove(&vf.number);
+        }
+        let pf = Pf {
+            address: self.place.address,
+            driver: self.driver.clone(),
+            fabric: fabric.or_else(|| fabric_of(self.place.class?)),
+            limit: self.limit.read(pass, small).value(),
+            configured: self.configured.read(),
+            reported,
+            announced,
+            netdevs: interfaces.names,
+            devices: self.devices.clone(),
+            up: interfaces.up,
+            switchdev,
+            probe: interfaces.probe.or(device.map(|stamp| stamp.identity.1)),
+            detail,
+            vfs,
+        };
+        let vendor: usize = self.vendor.values_mut().map(VendorFiles::quarantined).sum();
+        self.quarantined = vendor + usize::from(self.limit.is_quarantined());
+        vec![Arc::new(pf)]
+    }
+
+    fn quarantined(&self) -> usize {
+        self.quarantined
+    }
+}
+
+/// Gives each VF what netlink says of it; those that only netlink knows are added.
+fn join(vfs: &mut Vec<Vf>, entries: Vec<Entry>, fabric: Option<Fabric>, driver: Option<&str>) {
+    for Entry { number, mut config, traffic } in entries {
+        if fabric == Some(Fabric::InfiniBand) {
+            // What stands for a MAC address is the PF's own, the same for every VF.
+            (config.mac, config.vlan) = (None, None);
+        }
+        // This driver does not count, and the kernel says zero for it.
+        let traffic = traffic.filter(|_| driver != Some("bnxt_en"));
+        match vfs.binary_search_by_key(&number, |vf| vf.number) {
+            Ok(at) => {
+                if let Some(vf) = vfs.get_mut(at) {
+                    (vf.config, vf.traffic) = (Some(config), traffic);
+                }
+            }
+            Err(at) => vfs.insert(at, Vf { number, config: Some(config), traffic, ..Vf::default() }),
+        }
+    }
+}
+
+/// What a class of network controllers runs on.
+fn fabric_of(class: u32) -> Option<Fabric> {
+    match class >> 8 {
+        0x0200 => Some(Fabric::Ethernet),
+        0x0207 => Some(Fabric::InfiniBand),
+        _ => None,
+    }
+}
+
+fn small(bytes: &[u8]) -> Reading<u32> {
+    let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
+    number.map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+}

@@ -1,0 +1,107 @@
+//! Asks route netlink for a PF's VF list, with less where the whole does not fit.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::rtnl::{self, List};
+use crate::host::collector::Pass;
+use crate::host::io::reason_of;
+use crate::host::netlink::socket::{Connect, Nldev};
+use crate::model::reading::Reason;
+use crate::model::sriov::Detail;
+use crate::model::time::Tick;
+
+/// How long what the kernel refused is not asked for again.
+const PAUSE: Duration = Duration::from_secs(10 * 60);
+
+/// A connection of one PF's lane.
+pub(super) struct Links {
+    connect: Option<Connect>,
+    connection: Option<Box<dyn Nldev>>,
+    /// Until when statistics are not asked for.
+    too_long: Option<Tick>,
+    /// Until when nothing is asked for, and why.
+    refused: Option<(Tick, Reason)>,
+}
+
+impl Links {
+    pub(super) fn new(connect: Option<Connect>) -> Self {
+        Self { connect, connection: None, too_long: None, refused: None }
+    }
+
+    /// The VF list of the first of these interfaces that has one.
+    pub(super) fn ask(&mut self, pass: &mut Pass<'_>, interfaces: &[Arc<str>]) -> (Option<List>, Detail) {
+        if self.connect.is_none() || interfaces.is_empty() {
+            return (None, Detail::NotAsked);
+        }
+        if let Some((_, reason)) = self.refused.filter(|(until, _)| pass.now < *until) {
+            return (None, Detail::Unavailable(reason));
+        }
+        let mut detail = Detail::NotAsked;
+        for interface in interfaces {
+            let statistics = self.too_long.is_none_or(|until| pass.now >= until);
+            match self.ask_about(pass.now, interface, statistics) {
+                Ok((list, statistics)) => {
+                    (self.refused, detail) = (None, Detail::Full);
+                    if list.announced.is_some() || !list.entries.is_empty() {
+                        let detail = if statistics { Detail::Full } else { Detail::WithoutStatistics };
+                        return (Some(list), detail);
+                    }
+                }
+                Err(error) => {
+                    let Some(reason) = reason(&error) else { continue };
+                    if self.refused.is_none() {
+                        pass.fault(Path::new(&format!("RTM_GETLINK {interface}")), reason);
+                    }
+                    self.refused = Some((pass.now.after(PAUSE), reason));
+                    detail = Detail::Unavailable(reason);
+                }
+            }
+        }
+        (None, detail)
+    }
+
+    /// The list, and whether it has statistics. A list that does not fit into a message is asked for without them.
+    fn ask_about(&mut self, now: Tick, interface: &str, statistics: bool) -> io::Result<(List, bool)> {
+        if statistics {
+            match self.exchange(&rtnl::request(interface, true)) {
+                Ok(reply) => {
+                    let list = rtnl::list(&reply);
+                    if !list.cut {
+                        return Ok((list, true));
+                    }
+                }
+                Err(error) if error.raw_os_error() != Some(Errno::MSGSIZE.raw_os_error()) => return Err(error),
+                Err(_) => {}
+            }
+            self.too_long = Some(now.after(PAUSE));
+        }
+        Ok((rtnl::list(&self.exchange(&rtnl::request(interface, false))?), false))
+    }
+
+    fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
+        let connection = match (&mut self.connection, &self.connect) {
+            (Some(connection), _) => connection,
+            (empty, Some(connect)) => empty.insert(connect()?),
+            (None, None) => return Err(io::ErrorKind::NotFound.into()),
+        };
+        let replies = connection.ask(request);
+        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
+            self.connection = None;
+        }
+        replies?.into_iter().next().ok_or_else(|| io::ErrorKind::InvalidData.into())
+    }
+}
+
+/// Why there is no list; none for an interface that went away meanwhile.
+fn reason(error: &io::Error) -> Option<Reason> {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::NODEV) => None,
+        Some(Errno::MSGSIZE) => Some(Reason::NotSupported),
+        _ => reason_of(error),
+    }
+}

@@ -1,0 +1,181 @@
+//! One VF's function, read again and again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::host::collector::Pass;
+use crate::host::file::Watched;
+use crate::host::function::address_of;
+use crate::host::io::reason_of;
+use crate::host::text;
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::reading::{Reading, Reason};
+use crate::model::sriov::{Vf, is_user_space};
+
+/// What seldom changes is read once in so many passes, and when the driver changes.
+const SELDOM: u64 = 4;
+
+/// The function that a `virtfn<n>` leads to.
+pub(super) struct VfFiles {
+    directory: PathBuf,
+    driver_link: PathBuf,
+    group_link: PathBuf,
+    interfaces: PathBuf,
+    rdma: PathBuf,
+    known: Vf,
+    settled: bool,
+}
+
+impl VfFiles {
+    pub(super) fn new(directory: PathBuf, number: u32, address: PciAddress) -> Self {
+        Self {
+            driver_link: directory.join("driver"),
+            group_link: directory.join("iommu_group"),
+            interfaces: directory.join("net"),
+            rdma: directory.join("infiniband"),
+            directory,
+            known: Vf { number, address: Some(address), ..Vf::default() },
+            settled: false,
+        }
+    }
+
+    pub(super) fn address(&self) -> Option<PciAddress> {
+        self.known.address
+    }
+
+    /// What it is now; none when it is not there any more.
+    pub(super) fn read(&mut self, pass: &mut Pass<'_>, count: u64) -> Option<Vf> {
+        let (_, instance) = pass.host.io.stamp(&self.directory).ok()?.identity;
+        let driver = link_name(pass, &self.driver_link);
+        let same = self.settled && instance == self.known.instance && driver.as_deref() == self.known.driver.as_deref();
+        if !same {
+            self.known.instance = instance;
+            self.known.driver = driver.map(Arc::from);
+        }
+        let turn = count % SELDOM == u64::from(self.known.number) % SELDOM;
+        if !same || turn {
+            self.look_closer(pass);
+            // A driver takes a moment to set itself up: looked at once more.
+            self.settled = same || !self.settled;
+        }
+        let user_space = self.known.is_for_user_space();
+        let bound = self.known.driver.is_some() && !user_space;
+        refill(&mut self.known.netdevs, &names(pass, bound, &self.interfaces), |name| Arc::from(name));
+        refill(&mut self.known.devices, &names(pass, bound, &self.rdma), DeviceName::new);
+        Some(self.known.clone())
+    }
+
+    fn look_closer(&mut self, pass: &mut Pass<'_>) {
+        let group = link_name(pass, &self.group_link).and_then(|name| name.parse().ok());
+        self.known.iommu_group = group;
+        self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(pass, group));
+        let file = self.directory.join("driver_override");
+        self.known.driver_override = Watched::new(file).read(pass, driver_override).value();
+        self.known.node = self.node(pass);
+        let vectors = pass.host.io.list(&self.directory.join("msi_irqs")).ok();
+        self.known.msix = vectors.and_then(|names| u32::try_from(names.len()).ok());
+    }
+
+    /// Other functions of the IOMMU group. Bridges may be in one without harm.
+    fn others(&self, pass: &mut Pass<'_>, group: u32) -> Arc<[PciAddress]> {
+        let directory = pass.host.sysfs.join(format!("kernel/iommu_groups/{group}/devices"));
+        let names = pass.host.io.list(&directory).unwrap_or_default();
+        let mut others: Vec<PciAddress> = names.iter().filter_map(|name| name.parse().ok()).collect();
+        others.retain(|other| Some(*other) != self.known.address);
+        others.retain(|other| {
+            let file = pass.host.sysfs.join(format!("bus/pci/devices/{other}"));
+            let class = pass.host.resolve(&file).map(|directory| directory.join("class"));
+            let class = class.ok().and_then(|file| Watched::new(file).read(pass, class_code).value());
+            class.is_none_or(|class| class >> 16 != 0x06)
+        });
+        others.sort_unstable();
+        others.into()
+    }
+
+    /// The character device through which user space drives it.
+    fn node(&self, pass: &Pass<'_>) -> Option<Arc<str>> {
+        if !self.known.driver.as_deref().is_some_and(is_user_space) {
+            return None;
+        }
+        let first = |directory: &str| pass.host.io.list(&self.directory.join(directory)).ok()?.into_iter().min();
+        let vfio = first("vfio-dev").map(|name| format!("vfio/devices/{name}"));
+        vfio.or_else(|| first("uio")).map(Arc::from)
+    }
+}
+
+/// The last name of a link's target. A link that leads nowhere still names it.
+pub(super) fn link_name(pass: &mut Pass<'_>, link: &Path) -> Option<String> {
+    match pass.host.io.link(link) {
+        Ok(target) => target.file_name().map(|name| name.to_string_lossy().into_owned()),
+        Err(error) => {
+            match reason_of(&error) {
+                // Not a link.
+                Some(Reason::NotSupported) => pass.fault(link, Reason::Malformed),
+                Some(reason) => pass.fault(link, reason),
+                None => {}
+            }
+            None
+        }
+    }
+}
+
+/// The address that a link leads to.
+pub(super) fn link_address(pass: &mut Pass<'_>, link: &Path) -> Option<PciAddress> {
+    link_name(pass, link).and_then(|name| address_of(Path::new(&name)))
+}
+
+/// Names in a directory that may not be there.
+fn names(pass: &mut Pass<'_>, there: bool, directory: &Path) -> Vec<String> {
+    if !there {
+        return Vec::new();
+    }
+    list(pass, directory)
+}
+
+/// Names in a directory in order; none where it is not there.
+pub(super) fn list(pass: &mut Pass<'_>, directory: &Path) -> Vec<String> {
+    match pass.host.io.list(directory) {
+        Ok(mut names) => {
+            names.sort_unstable();
+            names
+        }
+        Err(error) => {
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(directory, reason);
+            }
+            Vec::new()
+        }
+    }
+}
+
+/// Makes names of texts, where they are not those that are known.
+pub(super) fn refill<T: Named>(known: &mut Vec<T>, names: &[String], make: impl Fn(&str) -> T) {
+    if !known.iter().map(Named::name).eq(names.iter().map(String::as_str)) {
+        *known = names.iter().map(|name| make(name)).collect();
+    }
+}
+
+/// Something with a name.
+pub(super) trait Named {
+    fn name(&self) -> &str;
+}
+
+impl Named for Arc<str> {
+    fn name(&self) -> &str {
+        self
+    }
+}
+
+impl Named for DeviceName {
+    fn name(&self) -> &str {
+        self.as_str()
+    }
+}
+
+fn driver_override(bytes: &[u8]) -> Reading<Arc<str>> {
+    if bytes == b"(null)" { Reading::Absent } else { text::label(bytes) }
+}
+
+fn class_code(bytes: &[u8]) -> Reading<u64> {
+    text::parse_hex(bytes).map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+}

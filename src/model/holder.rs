@@ -1,0 +1,208 @@
+//! Who holds a VF, and what the sources say of it: processes, libvirt, network namespaces.
+
+use std::sync::Arc;
+
+use super::ids::PciAddress;
+use super::sriov::Mac;
+
+/// Who holds a VF.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Holder {
+    /// A kernel driver of this host: the interface or RDMA device it made.
+    Host(Arc<str>),
+    /// A kernel driver of this host, and the interface is in another network namespace.
+    Netns(Arc<str>),
+    /// A virtual machine, by its domain name.
+    Vm(Arc<str>),
+    /// A pod, by its UID.
+    Pod(Arc<str>),
+    /// Another process, by its name.
+    Process(Arc<str>),
+    /// Nobody.
+    None,
+    /// Not to be known: what is missing to see it.
+    Unknown(Missing),
+}
+
+/// What hides a holder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Missing {
+    /// The descriptors of other users' processes.
+    Ptrace,
+    /// Libvirt's files.
+    Libvirt,
+    /// There is no `/proc` (a recorded host).
+    Processes,
+    /// The source was not read yet, or not at all.
+    Source,
+}
+
+impl Missing {
+    /// What would show it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ptrace => "CAP_SYS_PTRACE",
+            Self::Libvirt => "CAP_DAC_READ_SEARCH",
+            Self::Processes => "the host's /proc",
+            Self::Source => "the holders collector",
+        }
+    }
+}
+
+impl Holder {
+    /// The `holder_kind` label.
+    pub const fn kind(&self) -> &'static str {
+        match self {
+            Self::Host(_) => "host",
+            Self::Netns(_) => "netns",
+            Self::Vm(_) => "vm",
+            Self::Pod(_) => "pod",
+            Self::Process(_) => "process",
+            Self::None => "none",
+            Self::Unknown(_) => "unknown",
+        }
+    }
+
+    /// The `holder` label; empty where there is none.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Host(name) | Self::Netns(name) | Self::Vm(name) | Self::Pod(name) | Self::Process(name) => name,
+            Self::None | Self::Unknown(_) => "",
+        }
+    }
+
+    /// Whether somebody is known to use it besides this host's own drivers.
+    pub const fn is_guest(&self) -> bool {
+        matches!(self, Self::Netns(_) | Self::Vm(_) | Self::Pod(_) | Self::Process(_))
+    }
+
+    /// The holder of a kind and a name, as they were remembered.
+    pub fn remembered(kind: &str, name: &str) -> Option<Self> {
+        let name = || Arc::from(name);
+        Some(match kind {
+            "host" => Self::Host(name()),
+            "netns" => Self::Netns(name()),
+            "vm" => Self::Vm(name()),
+            "pod" => Self::Pod(name()),
+            "process" => Self::Process(name()),
+            "none" => Self::None,
+            _ => return None,
+        })
+    }
+}
+
+impl std::fmt::Display for Holder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Host(name) => write!(f, "this host ({name})"),
+            Self::Netns(name) => write!(f, "network namespace {name}"),
+            Self::Vm(name) => write!(f, "VM {name}"),
+            Self::Pod(name) => write!(f, "pod {name}"),
+            Self::Process(name) => write!(f, "process {name}"),
+            Self::None => f.write_str("nobody"),
+            Self::Unknown(missing) => write!(f, "unknown ({} would show it)", missing.as_str()),
+        }
+    }
+}
+
+/// Something of vfio or uio that a process has open.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Handle {
+    /// `/dev/vfio/<G>`: the IOMMU group.
+    Group(u32),
+    /// `/dev/vfio/devices/vfio3`, `/dev/uio2`: the path below `/dev`.
+    Node(Arc<str>),
+    /// The function itself, as `fdinfo` names it.
+    Function(PciAddress),
+}
+
+/// A process that has functions open.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Opener {
+    /// Its number, in the namespace that this `/proc` shows.
+    pub pid: u32,
+    /// Its name.
+    pub name: Arc<str>,
+    /// The domain that a QEMU runs.
+    pub domain: Option<Arc<str>>,
+    /// The pod it belongs to, by UID.
+    pub pod: Option<Arc<str>>,
+    /// What it has open.
+    pub handles: Vec<Handle>,
+}
+
+/// What `/proc/<pid>/fd` shows.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Openers {
+    /// Processes that have functions open.
+    pub openers: Vec<Opener>,
+    /// Whether every process could be looked into.
+    pub complete: bool,
+    /// Whether there is a `/proc` with processes at all.
+    pub visible: bool,
+}
+
+/// A PCI function that a domain's definition names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Claim {
+    /// The function on this host.
+    pub address: PciAddress,
+    /// The MAC address that the domain wants for it.
+    pub mac: Option<Mac>,
+    /// The VLAN that the domain wants for it.
+    pub vlan: Option<u16>,
+    /// Whether there is such a function here; none where the host shows no functions.
+    pub present: Option<bool>,
+}
+
+/// A domain as libvirt's files describe it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Domain {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whether it runs, as far as the file says: a live status, or a definition with an `id`.
+    pub live: bool,
+    /// Its state (`running`, `paused`, …), from the live status only.
+    pub state: Option<Arc<str>>,
+    /// Why it is in that state (`booted`, `migrated`, …).
+    pub reason: Option<Arc<str>>,
+    /// Its QEMU's process.
+    pub pid: Option<u32>,
+    /// Its identifier on this host: another number at each start.
+    pub id: Option<u32>,
+    /// Functions it names.
+    pub claims: Vec<Claim>,
+}
+
+/// What libvirt's directories show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Libvirt {
+    /// Domains; one that runs by its live status, others by their definition.
+    pub domains: Vec<Domain>,
+    /// Whether what is there could be read.
+    pub readable: bool,
+    /// Whether the directory of live statuses is there, so that a domain without one does not run.
+    pub has_live: bool,
+}
+
+/// An interface in another network namespace.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Elsewhere {
+    /// The PCI function it belongs to.
+    pub address: PciAddress,
+    /// Its name there.
+    pub netdev: Arc<str>,
+    /// The namespace's name, or its number where it has none.
+    pub namespace: Arc<str>,
+    /// The pod of the process through which it was seen.
+    pub pod: Option<Arc<str>>,
+}
+
+/// What other network namespaces show.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Namespaces {
+    /// Their interfaces of PCI functions.
+    pub interfaces: Vec<Elsewhere>,
+    /// Whether every namespace could be looked into.
+    pub complete: bool,
+}

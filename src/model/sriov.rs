@@ -1,0 +1,283 @@
+//! PFs and their VFs as the host shows them: counts, configuration, identity (`/sys/bus/pci/devices/<pf>/virtfn*`,
+//! `RTM_GETLINK`, `<pf>/sriov/<n>`).
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Serialize, Serializer};
+
+use super::ids::{DeviceName, Guid, PciAddress};
+use super::reading::{Reading, Reason};
+
+/// One VF by its PF and its number there, from 0. Written `0000:98:00.0/vf3`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VfKey {
+    /// The PF.
+    pub pf: PciAddress,
+    /// The number that `virtfn<n>` and netlink give it.
+    pub vf: u32,
+}
+
+impl fmt::Display for VfKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/vf{}", self.pf, self.vf)
+    }
+}
+
+impl Serialize for VfKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl std::str::FromStr for VfKey {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (pf, vf) = text.split_once("/vf").ok_or(())?;
+        Ok(Self { pf: pf.parse().map_err(|_| ())?, vf: vf.parse().map_err(|_| ())? })
+    }
+}
+
+/// An Ethernet address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(pub [u8; 6]);
+
+impl Mac {
+    /// Whether nobody set it.
+    pub fn is_zero(self) -> bool {
+        self.0 == [0; 6]
+    }
+
+    /// Six groups of two hex digits.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut bytes = [0; 6];
+        let mut groups = text.split(':');
+        for byte in &mut bytes {
+            *byte = groups.next().filter(|group| group.len() == 2).and_then(|g| u8::from_str_radix(g, 16).ok())?;
+        }
+        groups.next().is_none().then_some(Self(bytes))
+    }
+}
+
+impl fmt::Display for Mac {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+/// A VLAN that the PF puts a VF into; none is [`Vlan::NONE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Vlan {
+    /// 1 to 4094; 0 for none.
+    pub id: u16,
+    /// Priority, 0 to 7.
+    pub qos: u8,
+    /// EtherType of the tag: 0x8100 (802.1Q) or 0x88a8 (802.1ad); none where the host does not say.
+    pub protocol: Option<u16>,
+}
+
+impl Vlan {
+    /// No VLAN.
+    pub const NONE: Self = Self { id: 0, qos: 0, protocol: None };
+
+    /// The protocol as `ip` writes it.
+    pub fn protocol_name(self) -> Option<&'static str> {
+        match self.protocol? {
+            0x8100 => Some("802.1Q"),
+            0x88a8 => Some("802.1ad"),
+            _ => None,
+        }
+    }
+}
+
+/// Whether a VF's link follows the PF's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VfLink {
+    /// Follows the PF (also what the kernel says where a driver does not).
+    Auto,
+    /// Always up.
+    Enable,
+    /// Always down.
+    Disable,
+}
+
+impl VfLink {
+    /// `ip`'s word, the `link_state` label.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Enable => "enable",
+            Self::Disable => "disable",
+        }
+    }
+}
+
+/// What the PF makes of a VF. Each is none where no source says it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VfConfig {
+    /// Administrative MAC address, Ethernet only; zero when nobody set one.
+    pub mac: Option<Mac>,
+    /// VLAN, Ethernet only.
+    pub vlan: Option<Vlan>,
+    /// Least transmit rate in Mb/s; 0 for none.
+    pub min_rate: Option<u32>,
+    /// Most transmit rate in Mb/s; 0 for no limit.
+    pub max_rate: Option<u32>,
+    /// Whether it may do what only trusted functions may.
+    pub trust: Option<bool>,
+    /// Whether its source addresses are checked.
+    pub spoof_check: Option<bool>,
+    /// Its link.
+    pub link: Option<VfLink>,
+    /// Administrative node GUID, InfiniBand only; zero when nobody set one.
+    pub node_guid: Option<Guid>,
+    /// Administrative port GUID, InfiniBand only.
+    pub port_guid: Option<Guid>,
+}
+
+impl VfConfig {
+    /// This, and what it lacks from another source.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        Self {
+            mac: self.mac.or(other.mac),
+            vlan: self.vlan.or(other.vlan),
+            min_rate: self.min_rate.or(other.min_rate),
+            max_rate: self.max_rate.or(other.max_rate),
+            trust: self.trust.or(other.trust),
+            spoof_check: self.spoof_check.or(other.spoof_check),
+            link: self.link.or(other.link),
+            node_guid: self.node_guid.or(other.node_guid),
+            port_guid: self.port_guid.or(other.port_guid),
+        }
+    }
+}
+
+/// Traffic of a VF as its PF counts it. On mlx5 Ethernet it has the RDMA traffic in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct VfTraffic {
+    /// Packets received.
+    pub received_packets: Option<u64>,
+    /// Packets transmitted.
+    pub transmitted_packets: Option<u64>,
+    /// Bytes received.
+    pub received_bytes: Option<u64>,
+    /// Bytes transmitted.
+    pub transmitted_bytes: Option<u64>,
+    /// Packets dropped on receipt.
+    pub received_dropped: Option<u64>,
+    /// Packets dropped on transmission.
+    pub transmitted_dropped: Option<u64>,
+}
+
+/// One VF.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Vf {
+    /// Its number.
+    pub number: u32,
+    /// The PCI function that `virtfn<n>` leads to; none for one that only netlink knows.
+    pub address: Option<PciAddress>,
+    /// Which making of the function this is: another number when it was removed and made again.
+    pub instance: u64,
+    /// Bound driver; none when no driver is bound.
+    pub driver: Option<Arc<str>>,
+    /// The only driver that may bind (`driver_override`).
+    pub driver_override: Option<Arc<str>>,
+    /// IOMMU group.
+    pub iommu_group: Option<u32>,
+    /// Other functions of the group that are no bridges.
+    pub group_shared_with: Arc<[PciAddress]>,
+    /// Configuration; none when no source has this VF ("detail unavailable").
+    pub config: Option<VfConfig>,
+    /// Traffic.
+    pub traffic: Option<VfTraffic>,
+    /// Interrupt vectors that its driver has (`msi_irqs/`).
+    pub msix: Option<u32>,
+    /// Network interfaces in the namespace that this sysfs shows.
+    pub netdevs: Vec<Arc<str>>,
+    /// RDMA devices that this sysfs shows.
+    pub devices: Vec<DeviceName>,
+    /// Its character device for user space drivers: `vfio/devices/vfio3` or `uio2`, below `/dev`.
+    pub node: Option<Arc<str>>,
+    /// Its representor in switchdev mode.
+    pub representor: Option<Arc<str>>,
+}
+
+impl Vf {
+    /// Whether a driver for user space is bound: vfio-pci and its variants, uio.
+    pub fn is_for_user_space(&self) -> bool {
+        self.driver.as_deref().is_some_and(is_user_space)
+    }
+}
+
+/// Whether a driver gives functions to user space.
+pub fn is_user_space(driver: &str) -> bool {
+    driver.contains("vfio") || driver.contains("uio") || driver == "pci-stub" || driver == "pciback"
+}
+
+/// What a PF's ports carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fabric {
+    /// Ethernet.
+    Ethernet,
+    /// InfiniBand.
+    InfiniBand,
+}
+
+/// How far the details of a PF's VFs could be read over netlink.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Detail {
+    /// Everything.
+    Full,
+    /// The list did not fit with statistics: without them.
+    WithoutStatistics,
+    /// There is nobody to ask: no network interface here, or a recorded host.
+    #[default]
+    NotAsked,
+    /// Asked in vain.
+    Unavailable(Reason),
+}
+
+/// One PF.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pf {
+    /// Its address.
+    pub address: PciAddress,
+    /// Bound driver.
+    pub driver: Option<Arc<str>>,
+    /// Ethernet or InfiniBand, where the host says.
+    pub fabric: Option<Fabric>,
+    /// How many VFs there can be (`sriov_totalvfs`).
+    pub limit: Option<u32>,
+    /// How many VFs were asked for (`sriov_numvfs`); absent while the kernel holds the answer back, as it does while
+    /// VFs are made.
+    pub configured: Option<u32>,
+    /// How many VFs netlink lists; none when it was not asked or did not answer.
+    pub reported: Option<u32>,
+    /// How many VFs netlink says there are (`IFLA_NUM_VF`).
+    pub announced: Option<u32>,
+    /// Network interfaces of the PF itself, without representors.
+    pub netdevs: Vec<Arc<str>>,
+    /// RDMA devices of the PF itself.
+    pub devices: Vec<DeviceName>,
+    /// Whether one of its interfaces is up (`operstate`); none when none says.
+    pub up: Reading<bool>,
+    /// Whether the card's switch is in switchdev mode, where there are representors.
+    pub switchdev: bool,
+    /// Which binding of the driver this is: another number when the PF was probed again; none while it has no
+    /// interface or device.
+    pub probe: Option<u64>,
+    /// How far netlink told the details.
+    pub detail: Detail,
+    /// Its VFs by number.
+    pub vfs: Vec<Vf>,
+}
+
+impl Pf {
+    /// How many VFs have a PCI function here.
+    pub fn present(&self) -> usize {
+        self.vfs.iter().filter(|vf| vf.address.is_some()).count()
+    }
+}

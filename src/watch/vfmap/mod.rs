@@ -1,0 +1,189 @@
+//! Keeps the VF map from pass to pass: what changed, who came and went, and what must be shown to work again.
+
+mod guest;
+mod row;
+pub mod stored;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::learn::News;
+use crate::assess::vf::holders::Sources;
+use crate::model::event::EventKind;
+use crate::model::holder::{Holder, Openers};
+use crate::model::ids::PciAddress;
+use crate::model::snapshot::Snapshot;
+use crate::model::sriov::{Pf, VfKey};
+use crate::model::vfmap::{Identity, Row, Signal, Trust, VfMap};
+use guest::Guest;
+
+/// Machines whose identities are remembered.
+const MOST_MACHINES: usize = 4096;
+
+/// What a mapper carries from one pass to the next besides the map itself.
+#[derive(Debug, Default)]
+pub struct Mapper {
+    /// Domains that run, and whether they hold VFs; none before the first pass that could tell.
+    domains: Option<BTreeMap<Arc<str>, bool>>,
+    guest: Guest,
+}
+
+/// The map while a pass is taken in.
+struct Draft<'a> {
+    map: &'a mut VfMap,
+    now: SystemTime,
+    news: Vec<News>,
+}
+
+impl Draft<'_> {
+    /// Counts a signal and says so.
+    fn signal(&mut self, signal: Signal, subject: &str, text: String) {
+        if let Some((_, seen)) = Signal::ALL.iter().zip(&mut self.map.signals).find(|(known, _)| **known == signal) {
+            seen.count += 1;
+            seen.last = Some(self.now);
+        }
+        self.news.push((EventKind::Migration, subject.to_owned(), text));
+    }
+
+    /// Says that something in the map changed, and counts its generation.
+    fn changed(&mut self, pf: PciAddress, key: &str, text: String) {
+        self.news.push((EventKind::VfChanged, key.to_owned(), text));
+        let row = self.map.pfs.entry(pf).or_default();
+        row.generation += 1;
+        row.changed = Some(self.now);
+    }
+
+    /// Takes back the trust in a VF until something shows that it works.
+    fn doubt(&mut self, key: VfKey, signal: Signal, traffic: Option<(u64, u64)>) {
+        if let Some(row) = self.map.rows.get_mut(&key) {
+            row.trust = Trust::Unverified { since: self.now, signal };
+            row.mark = traffic;
+        }
+    }
+}
+
+impl Mapper {
+    /// Takes a pass into the map and says what happened.
+    pub fn observe(&mut self, map: &mut VfMap, snapshot: &Snapshot) -> Vec<News> {
+        let sources = Sources::new(snapshot);
+        let mut draft = Draft { map, now: snapshot.taken.wall, news: Vec::new() };
+        forget_gone(&mut draft, snapshot);
+        for pf in snapshot.all::<Pf>() {
+            observe_pf(&mut draft, &sources, pf);
+        }
+        self.domains_come_and_go(&mut draft, &sources, snapshot);
+        remember_machines(&mut draft, &sources);
+        self.guest.observe(&mut draft, snapshot);
+        draft.news
+    }
+
+    /// Domains that hold VFs, by libvirt's live statuses and by their processes.
+    fn domains_come_and_go(&mut self, draft: &mut Draft<'_>, sources: &Sources<'_>, snapshot: &Snapshot) {
+        let Some(libvirt) = sources.libvirt else { return };
+        if !libvirt.readable {
+            return;
+        }
+        let by_address: BTreeMap<PciAddress, (VfKey, Option<(u64, u64)>)> = snapshot
+            .all::<Pf>()
+            .flat_map(|pf| pf.vfs.iter().map(move |vf| (pf, vf)))
+            .filter_map(|(pf, vf)| Some((vf.address?, (VfKey { pf: pf.address, vf: vf.number }, row::traffic(vf)))))
+            .collect();
+        let holds = |address: &PciAddress| by_address.contains_key(address);
+        let live = || libvirt.domains.iter().filter(|domain| domain.live);
+        let mut now: BTreeMap<Arc<str>, bool> = live()
+            .map(|domain| (Arc::clone(&domain.name), domain.claims.iter().any(|claim| holds(&claim.address))))
+            .collect();
+        let openers = snapshot.all::<Openers>().flat_map(|openers| &openers.openers);
+        now.extend(openers.filter_map(|opener| Some((opener.domain.clone()?, true))));
+        if let Some(before) = &self.domains {
+            // One that was there without VFs and has some now had them attached while it ran.
+            for name in now.iter().filter(|(name, holds)| **holds && !before.contains_key(*name)).map(|(name, _)| name)
+            {
+                let domain = live().find(|domain| domain.name == *name);
+                let reason = domain.and_then(|domain| domain.reason.as_deref()).unwrap_or_default();
+                let moved = reason.starts_with("migrat") || reason.starts_with("post-copy");
+                let how = if moved { ", moved here" } else { "" };
+                draft.signal(Signal::DomainAppeared, name, format!("domain {name} appeared with VFs{how}"));
+                for claim in domain.filter(|_| moved).into_iter().flat_map(|domain| &domain.claims) {
+                    if let Some((key, traffic)) = by_address.get(&claim.address) {
+                        draft.doubt(*key, Signal::DomainAppeared, *traffic);
+                    }
+                }
+            }
+            for name in before.iter().filter(|(name, held)| **held && !now.contains_key(*name)).map(|(name, _)| name) {
+                draft.signal(Signal::DomainGone, name, format!("domain {name} with its VFs is gone"));
+            }
+        }
+        self.domains = Some(now);
+    }
+}
+
+/// Leaves out PFs that are no longer listed. One that does not answer stays as it was.
+fn forget_gone(draft: &mut Draft<'_>, snapshot: &Snapshot) {
+    let Some(listed) = snapshot.collector("sriov").and_then(|collector| collector.listed.as_ref()) else { return };
+    let gone: Vec<PciAddress> =
+        draft.map.pfs.keys().copied().filter(|pf| !listed.iter().any(|key| **key == *pf.to_string())).collect();
+    for pf in gone {
+        draft.map.pfs.remove(&pf);
+        draft.map.rows.retain(|key, _| key.pf != pf);
+        draft.news.push((EventKind::VfChanged, pf.to_string(), format!("PF {pf} is gone with its VFs")));
+    }
+}
+
+fn observe_pf(draft: &mut Draft<'_>, sources: &Sources<'_>, pf: &Pf) {
+    let known = draft.map.pfs.contains_key(&pf.address);
+    let row = draft.map.pfs.entry(pf.address).or_default();
+    let reprobed = row.probe.zip(pf.probe).is_some_and(|(before, now)| before != now);
+    row.probe = pf.probe.or(row.probe);
+    if reprobed {
+        let subject = pf.address.to_string();
+        draft.signal(Signal::PfReprobed, &subject, format!("the driver of PF {} was bound anew", pf.address));
+    }
+    let gone: Vec<VfKey> = draft
+        .map
+        .rows
+        .range(VfKey { pf: pf.address, vf: 0 }..=VfKey { pf: pf.address, vf: u32::MAX })
+        .map(|(key, _)| *key)
+        .filter(|key| pf.vfs.binary_search_by_key(&key.vf, |vf| vf.number).is_err())
+        .collect();
+    for key in gone {
+        let holder = draft.map.rows.remove(&key).map(|row| row.holder);
+        let held = holder.map(|holder| format!(" (held by {holder})")).unwrap_or_default();
+        draft.changed(key.pf, &key.to_string(), format!("{key} is gone{held}"));
+    }
+    for vf in &pf.vfs {
+        row::observe(draft, sources, pf, vf, reprobed, known);
+    }
+}
+
+/// Remembers what the VFs of each machine are. What was remembered stays expected until the machine has it again,
+/// or wants what it has now.
+fn remember_machines(draft: &mut Draft<'_>, sources: &Sources<'_>) {
+    let mut now: BTreeMap<Arc<str>, Vec<(&Row, Identity)>> = BTreeMap::new();
+    for row in draft.map.rows.values() {
+        if let Holder::Vm(name) = &row.holder
+            && !row.identity.is_empty()
+        {
+            now.entry(Arc::clone(name)).or_default().push((row, row.identity));
+        }
+    }
+    let wanted = |row: &Row| {
+        let mut claims = row.address.into_iter().flat_map(|address| sources.live_claims(address));
+        claims.any(|(_, claim)| claim.mac.is_some() && claim.mac == row.identity.mac)
+    };
+    for (name, rows) in now {
+        let identities: Vec<Identity> = rows.iter().map(|(_, identity)| *identity).collect();
+        let expected = draft.map.machines.get(&name);
+        let missing = expected.is_some_and(|expected| expected.iter().any(|one| !identities.contains(one)));
+        let known = expected.is_some_and(|expected| *expected == identities);
+        if !known && (!missing || rows.iter().all(|(row, _)| wanted(row))) {
+            draft.map.machines.insert(name, identities);
+        }
+    }
+    while draft.map.machines.len() > MOST_MACHINES {
+        draft.map.machines.pop_first();
+    }
+}

@@ -1,0 +1,112 @@
+//! What a guest sees of its own migration.
+
+use super::*;
+use crate::model::machine::Machine;
+use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciClass, PciFunction};
+
+struct Guest {
+    engine: Engine,
+    now: Stamp,
+    functions: Vec<PciFunction>,
+    machine: Machine,
+    last: Option<Report>,
+}
+
+fn function() -> PciFunction {
+    PciFunction {
+        address: address(8),
+        upstream: None,
+        link_name: address(8),
+        class: Some(PciClass(0x02_0700)),
+        ids: Some((0x15b3, 0x101c)),
+        driver: Some(Arc::from("mlx5_core")),
+        numa_node: None,
+        kind: FunctionKind::Plain,
+        vfs_limit: None,
+        vfs_present: None,
+        link: LinkEnd::default(),
+        aer: Aer::default(),
+    }
+}
+
+fn guest(hypervisor: bool) -> Guest {
+    let mut guest = Guest {
+        engine: Engine::new(Arc::new(Policy::default()), false),
+        now: Stamp { tick: Tick(86_400_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) },
+        functions: vec![function()],
+        machine: Machine { hypervisor: Some(hypervisor), identity: Some(Arc::from("a")), forks: Some(0) },
+        last: None,
+    };
+    guest.pass(15);
+    guest
+}
+
+impl Guest {
+    fn pass(&mut self, seconds: u64) -> &mut Self {
+        for _ in 0..seconds.div_ceil(15) {
+            let step = Duration::from_secs(15);
+            self.now = Stamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
+            let pci = CollectorState { name: "pci", listed: Some(Arc::from([])), ..CollectorState::default() };
+            let facts = self.functions.iter().map(|function| Arc::new(function.clone()) as Fact);
+            let facts = facts.chain([Arc::new(self.machine.clone()) as Fact]);
+            self.last = Some(self.engine.observe(Snapshot::new(self.now, facts, vec![pci])));
+        }
+        self
+    }
+
+    fn findings(&self) -> Vec<(&'static str, String, &'static str)> {
+        let found = self.last.as_ref().unwrap().findings.iter().map(|finding| &finding.condition);
+        found.map(|found| (found.check.as_str(), found.subject.to_string(), found.reason)).collect()
+    }
+
+    fn count(&self, signal: Signal) -> u64 {
+        let map = &self.last.as_ref().unwrap().vf_map;
+        Signal::ALL.iter().zip(map.signals).find(|(known, _)| **known == signal).unwrap().1.count
+    }
+}
+
+#[test]
+fn a_function_is_taken_and_given_back() {
+    let mut guest = guest(true);
+    guest.functions.clear();
+    guest.pass(30);
+    guest.functions.push(function());
+    guest.pass(600);
+    assert_eq!(guest.findings(), []);
+    assert_eq!((guest.count(Signal::FunctionRemoved), guest.count(Signal::FunctionAdded)), (1, 1));
+}
+
+#[test]
+fn the_wall_clock_steps() {
+    let mut guest = guest(true);
+    guest.now.wall += Duration::from_secs(3);
+    guest.pass(60);
+    assert_eq!((guest.findings().len(), guest.count(Signal::ClockStepped)), (0, 1));
+    guest.pass(90);
+    assert_eq!(guest.findings(), [("vf_map_stale", "0000:98:01.0".to_owned(), "clock_stepped")]);
+    guest.engine.prove_function(address(8), guest.now.wall);
+    guest.pass(15);
+    assert_eq!(guest.findings(), []);
+    // On a host of metal a step is somebody's business and not a migration's.
+    let mut metal = super::guest::guest(false);
+    metal.now.wall += Duration::from_secs(3);
+    metal.pass(600);
+    assert_eq!((metal.findings().len(), metal.count(Signal::ClockStepped)), (0, 0));
+}
+
+#[test]
+fn the_machine_is_restored_or_another() {
+    let mut guest = guest(true);
+    guest.machine.forks = Some(1);
+    guest.pass(150);
+    assert_eq!(guest.findings(), [("vf_map_stale", "0000:98:01.0".to_owned(), "machine_forked")]);
+    // The function is taken away and comes back: its driver has probed it.
+    guest.functions.clear();
+    guest.pass(15);
+    guest.functions.push(function());
+    guest.pass(15);
+    assert_eq!(guest.findings(), []);
+    guest.machine.identity = Some(Arc::from("b"));
+    guest.pass(15);
+    assert_eq!(guest.count(Signal::MachineChanged), 1);
+}

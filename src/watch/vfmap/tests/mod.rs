@@ -1,0 +1,463 @@
+//! Timelines: what is said while VFs are made, given away, moved, lost and repaired.
+
+mod guest;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::*;
+use crate::model::event::EventKind;
+use crate::model::holder::{Claim, Domain, Elsewhere, Handle, Libvirt, Missing, Namespaces, Opener};
+use crate::model::ids::Guid;
+use crate::model::policy::Policy;
+use crate::model::reading::Reading;
+use crate::model::snapshot::{CollectorState, Fact};
+use crate::model::sriov::{Detail, Fabric, Mac, Vf, VfConfig, VfTraffic};
+use crate::model::time::{Stamp, Tick};
+use crate::watch::{Engine, Report};
+
+const PF: &str = "0000:98:00.0";
+
+/// A host that a test changes, watched every 15 s.
+struct World {
+    engine: Engine,
+    now: Stamp,
+    pf: Pf,
+    openers: Openers,
+    libvirt: Libvirt,
+    namespaces: Namespaces,
+    last: Option<Report>,
+}
+
+fn address(function: u8) -> PciAddress {
+    format!("0000:98:{:02x}.{:x}", function / 8, function % 8).parse().unwrap()
+}
+
+/// A VF on the host's own driver, with its interface there and its GUIDs set.
+fn vf(number: u8) -> Vf {
+    let guid = Guid(0x0200_0000_0000_0100 + u64::from(number));
+    Vf {
+        number: u32::from(number),
+        address: Some(address(number + 1)),
+        instance: u64::from(number) + 1000,
+        driver: Some(Arc::from("mlx5_core")),
+        iommu_group: Some(u32::from(number) + 40),
+        config: Some(VfConfig { node_guid: Some(guid), port_guid: Some(guid), ..VfConfig::default() }),
+        traffic: Some(VfTraffic { received_bytes: Some(0), transmitted_bytes: Some(0), ..VfTraffic::default() }),
+        netdevs: vec![Arc::from(format!("ib1v{number}"))],
+        ..Vf::default()
+    }
+}
+
+fn world(vfs: u8) -> World {
+    let pf = Pf {
+        address: PF.parse().unwrap(),
+        driver: Some(Arc::from("mlx5_core")),
+        fabric: Some(Fabric::InfiniBand),
+        limit: Some(127),
+        configured: Some(u32::from(vfs)),
+        reported: Some(u32::from(vfs)),
+        announced: Some(u32::from(vfs)),
+        netdevs: vec![Arc::from("ib1")],
+        devices: Vec::new(),
+        up: Reading::Value(true),
+        switchdev: false,
+        probe: Some(1),
+        detail: Detail::Full,
+        vfs: (0..vfs).map(vf).collect(),
+    };
+    let mut world = World {
+        engine: Engine::new(Arc::new(Policy::default()), false),
+        now: Stamp { tick: Tick(86_400_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) },
+        pf,
+        openers: Openers { openers: Vec::new(), complete: true, visible: true },
+        libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
+        namespaces: Namespaces { interfaces: Vec::new(), complete: true },
+        last: None,
+    };
+    world.look();
+    world
+}
+
+impl World {
+    fn look(&mut self) -> &Report {
+        let keys: Vec<Arc<str>> = vec![Arc::from(self.pf.address.to_string())];
+        let sriov = CollectorState { name: "sriov", listed: Some(keys.into()), ..CollectorState::default() };
+        let facts: Vec<Fact> = vec![
+            Arc::new(self.pf.clone()),
+            Arc::new(self.openers.clone()),
+            Arc::new(self.libvirt.clone()),
+            Arc::new(self.namespaces.clone()),
+        ];
+        let report = self.engine.observe(Snapshot::new(self.now, facts, vec![sriov]));
+        self.last.insert(report)
+    }
+
+    /// Lets so much time pass, with a reading every 15 s.
+    fn pass(&mut self, seconds: u64) -> &mut Self {
+        for _ in 0..seconds.div_ceil(15) {
+            let step = Duration::from_secs(15);
+            self.now = Stamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
+            self.look();
+        }
+        self
+    }
+
+    /// Findings about VFs: check, subject, reason.
+    fn findings(&self) -> Vec<(&'static str, String, &'static str)> {
+        let report = self.last.as_ref().unwrap();
+        let found = report.findings.iter().map(|finding| &finding.condition);
+        found.map(|found| (found.check.as_str(), found.subject.to_string(), found.reason)).collect()
+    }
+
+    fn is_quiet(&self) {
+        assert_eq!(self.findings(), []);
+    }
+
+    fn says(&self, check: &str, subject: &str, reason: &str) {
+        assert_eq!(self.findings(), [(check, subject.to_owned(), reason)].map(|(a, b, c)| (leak(a), b, leak(c))));
+    }
+
+    fn vf(&mut self, number: usize) -> &mut Vf {
+        &mut self.pf.vfs[number]
+    }
+
+    fn bind(&mut self, number: usize, driver: &str) -> &mut Self {
+        let vf = self.vf(number);
+        vf.driver = Some(Arc::from(driver));
+        vf.netdevs = if driver == "vfio-pci" { Vec::new() } else { vec![Arc::from(format!("ib1v{number}"))] };
+        self
+    }
+
+    /// A machine that has these VFs open and is a domain of libvirt.
+    fn start(&mut self, name: &str, pid: u32, vfs: &[usize], reason: &str) -> &mut Self {
+        let groups = vfs.iter().map(|number| Handle::Group(40 + u32::try_from(*number).unwrap())).collect();
+        let name: Arc<str> = Arc::from(name);
+        self.openers.openers.push(Opener {
+            pid,
+            name: Arc::from("qemu-system-x86"),
+            domain: Some(Arc::clone(&name)),
+            pod: None,
+            handles: groups,
+        });
+        self.define(&name, Some(pid), vfs, reason)
+    }
+
+    fn define(&mut self, name: &str, pid: Option<u32>, vfs: &[usize], reason: &str) -> &mut Self {
+        let claim = |number: &usize| Claim {
+            address: address(u8::try_from(*number).unwrap() + 1),
+            mac: None,
+            vlan: None,
+            present: Some(true),
+        };
+        self.libvirt.domains.push(Domain {
+            name: Arc::from(name),
+            live: pid.is_some(),
+            state: pid.map(|_| Arc::from("running")),
+            reason: pid.map(|_| Arc::from(reason)),
+            pid,
+            id: pid,
+            claims: vfs.iter().map(claim).collect(),
+        });
+        self
+    }
+
+    /// Its process and its live status go.
+    fn stop(&mut self, name: &str) -> &mut Self {
+        self.openers.openers.retain(|opener| opener.domain.as_deref() != Some(name));
+        self.libvirt.domains.retain(|domain| *domain.name != *name);
+        self
+    }
+
+    fn count(&self, signal: Signal) -> u64 {
+        let map = &self.last.as_ref().unwrap().vf_map;
+        Signal::ALL.iter().zip(map.signals).find(|(known, _)| **known == signal).unwrap().1.count
+    }
+
+    fn guids(&mut self, number: usize, guid: u64) -> &mut Self {
+        let config = self.vf(number).config.as_mut().unwrap();
+        (config.node_guid, config.port_guid) = (Some(Guid(guid)), Some(Guid(guid)));
+        self
+    }
+}
+
+fn leak(text: &str) -> &'static str {
+    Box::leak(text.to_owned().into_boxed_str())
+}
+
+#[test]
+fn made_given_away_and_moved_away_cleanly() {
+    let mut world = world(0);
+    world.pass(60).is_quiet();
+    // Being made: the count is held back, GUIDs are not set yet, no driver is bound.
+    (world.pf.configured, world.pf.reported) = (None, Some(0));
+    world.pf.vfs = vec![Vf { driver: None, config: None, ..vf(0) }];
+    world.pass(60).is_quiet();
+    (world.pf.configured, world.pf.reported) = (Some(1), Some(1));
+    world.pf.vfs = vec![vf(0)];
+    world.guids(0, 0).pass(60).is_quiet();
+    world.guids(0, 7).pass(600).is_quiet();
+    // Given to a machine: bound, then a while until its process has it open.
+    world.bind(0, "vfio-pci").define("vm1", Some(20), &[0], "booted").pass(60).is_quiet();
+    world.stop("vm1").start("vm1", 20, &[0], "booted").pass(3600).is_quiet();
+    let report = world.last.as_ref().unwrap();
+    let row = report.vf_map.rows.values().next().unwrap();
+    assert_eq!((row.holder.kind(), row.holder.name()), ("vm", "vm1"));
+    assert!(report.vf_map.pfs.values().next().unwrap().generation >= 3);
+    // Moved away: process and status go, the VF goes back to the host.
+    world.stop("vm1").pass(15).is_quiet();
+    world.bind(0, "mlx5_core").pass(3600).is_quiet();
+    assert_eq!((world.count(Signal::DomainAppeared), world.count(Signal::DomainGone)), (1, 1));
+    let events = &world.last.as_ref().unwrap().events;
+    assert!(events.iter().any(|event| event.kind == EventKind::Migration && event.text.contains("vm1")));
+    assert!(events.iter().any(|event| event.kind == EventKind::VfChanged && event.text.contains("holder VM vm1")));
+}
+
+#[test]
+fn a_detach_that_failed_dangles_and_then_is_stale() {
+    let mut world = world(2);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
+    // The machine lives on and still claims the VF; its process has let go of it.
+    world.openers.openers.clear();
+    world.pass(60).is_quiet();
+    world.pass(90);
+    assert!(world.findings().contains(&("vf_dangling", format!("{PF}/vf0"), "not_held")), "{:?}", world.findings());
+    assert!(!world.findings().iter().any(|(check, _, _)| *check == "vf_map_stale"));
+    world.pass(600);
+    assert!(
+        world.findings().contains(&("vf_map_stale", format!("{PF}/vf0"), "detach_failed")),
+        "{:?}",
+        world.findings()
+    );
+    // Repaired: detached in the domain too, and given back.
+    world.stop("vm1").define("vm1", Some(20), &[], "booted").bind(0, "mlx5_core").pass(15).is_quiet();
+}
+
+#[test]
+fn a_machine_that_comes_back_with_another_vf() {
+    let mut world = world(3);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
+    world.stop("vm1").bind(0, "mlx5_core").pass(600).is_quiet();
+    world.bind(2, "vfio-pci").start("vm1", 30, &[2], "booted").pass(60).is_quiet();
+    world.pass(90).says("vf_identity_changed", &format!("{PF}/vf2"), "other_vf");
+    // Repaired: the VF has the identity that the machine had.
+    world.guids(0, 9).guids(2, 0x0200_0000_0000_0100).pass(15).is_quiet();
+    world.pass(600).is_quiet();
+}
+
+#[test]
+fn an_identity_that_changes_under_its_holder() {
+    let mut world = world(1);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(600).is_quiet();
+    world.guids(0, 5).pass(150).says("vf_identity_changed", &format!("{PF}/vf0"), "under_holder");
+    world.guids(0, 0x0200_0000_0000_0100).pass(15).is_quiet();
+    world.guids(0, 5).pass(150);
+    assert_eq!(world.findings().len(), 1);
+    // Accepted by the operator.
+    world.engine.forget_baseline();
+    world.pass(15).is_quiet();
+    world.pass(600).is_quiet();
+}
+
+#[test]
+fn two_machines_claim_one_vf() {
+    let mut world = world(1);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").define("vm2", Some(30), &[0], "booted");
+    world.pass(60).is_quiet();
+    world.pass(90).says("vf_dangling", &format!("{PF}/vf0"), "claimed_twice");
+    world.stop("vm2").pass(15).is_quiet();
+    // A definition that does not run is worth knowing and no more.
+    world.define("vm2", None, &[0], "").pass(150).says("vf_dangling", &format!("{PF}/vf0"), "claimed_twice");
+    assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Ok);
+}
+
+#[test]
+fn guids_that_are_zero_or_used_twice() {
+    let mut world = world(2);
+    world.guids(1, 0).pass(60).is_quiet();
+    world.pass(90).says("vf_identity_zero", &format!("{PF}/vf1"), "guid_zero");
+    world.guids(1, 0x0200_0000_0000_0100).pass(150);
+    let both = [0, 1].map(|number| ("vf_identity_duplicate", format!("{PF}/vf{number}"), "guid"));
+    assert_eq!(world.findings(), both);
+    world.guids(1, 8).pass(15).is_quiet();
+}
+
+#[test]
+fn an_interface_that_vanished_from_every_namespace() {
+    let mut world = world(1);
+    let elsewhere =
+        Elsewhere { address: address(1), netdev: Arc::from("net1"), namespace: Arc::from("blue"), pod: None };
+    world.vf(0).netdevs.clear();
+    world.namespaces.interfaces.push(elsewhere.clone());
+    world.pass(600).is_quiet();
+    assert_eq!(world.last.as_ref().unwrap().vf_map.rows.values().next().unwrap().holder.kind(), "netns");
+    world.namespaces.interfaces.clear();
+    world.pass(60).is_quiet();
+    world.pass(90).says("vf_orphan", &format!("{PF}/vf0"), "no_interface");
+    world.namespaces.interfaces.push(elsewhere);
+    world.pass(15).is_quiet();
+    // Where a namespace is hidden, nothing can be said.
+    world.namespaces = Namespaces::default();
+    world.pass(600).is_quiet();
+    let row = world.last.as_ref().unwrap().vf_map.rows.values().next().unwrap();
+    assert!(matches!(row.holder, Holder::Unknown(_)), "{row:?}");
+}
+
+#[test]
+fn renumbered_after_a_card_was_added() {
+    let mut world = world(1);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
+    // After the next boot the card has another bus number; the definition names the old one.
+    let remembered = stored::Map::from(&world.engine.history().vf_map);
+    let remembered: stored::Map = serde_json::from_str(&serde_json::to_string(&remembered).unwrap()).unwrap();
+    let mut after = super::tests::world(1);
+    after.engine = Engine::new(Arc::new(Policy::default()), false);
+    let map = VfMap::from(remembered);
+    after.engine.restore(crate::watch::store::Remembered { vf_map: map, ..Default::default() }, after.now);
+    after.pf.address = "0000:99:00.0".parse().unwrap();
+    after.pf.vfs[0].address = "0000:99:00.1".parse().ok();
+    after.define("vm1", None, &[0], "");
+    after.libvirt.domains[0].claims[0].present = Some(false);
+    after.pass(60).is_quiet();
+    after.pass(90).says("vf_dangling", "0000:98:00.1", "gone");
+    assert!(after.last.as_ref().unwrap().events.iter().any(|event| event.text.contains("PF 0000:98:00.0 is gone")));
+    after.libvirt.domains[0].claims[0].address = "0000:99:00.1".parse().unwrap();
+    after.libvirt.domains[0].claims[0].present = Some(true);
+    after.pass(15).is_quiet();
+}
+
+#[test]
+fn a_pf_that_is_reset_under_its_vfs() {
+    let mut world = world(2);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
+    world.pf.probe = None;
+    world.pass(15);
+    world.pf.probe = Some(2);
+    world.pass(60).is_quiet();
+    world.pass(90).says("vf_map_stale", &format!("{PF}/vf0"), "pf_reprobed");
+    assert_eq!(world.count(Signal::PfReprobed), 1);
+    let since = world.last.as_ref().unwrap().vf_map.verified(world.pf.address);
+    assert_eq!(since, None);
+    // Some broadcasts prove nothing; data in both directions does.
+    world.vf(0).traffic.as_mut().unwrap().received_bytes = Some(100 << 20);
+    world.pass(60).says("vf_map_stale", &format!("{PF}/vf0"), "pf_reprobed");
+    world.vf(0).traffic.as_mut().unwrap().transmitted_bytes = Some(2 << 20);
+    world.pass(15).is_quiet();
+    assert!(world.last.as_ref().unwrap().vf_map.verified(world.pf.address).is_some());
+}
+
+#[test]
+fn vfs_made_anew_under_a_holder_until_it_opens_them_again() {
+    let mut world = world(1);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
+    world.vf(0).instance += 1;
+    world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "vf_recreated");
+    world.stop("vm1").start("vm1", 31, &[0], "booted").pass(15).is_quiet();
+    assert_eq!(world.count(Signal::VfRecreated), 1);
+}
+
+#[test]
+fn a_domain_that_was_moved_here_with_its_vf() {
+    let mut world = world(1);
+    world.bind(0, "vfio-pci").pass(15);
+    world.start("vm1", 20, &[0], "migrated").pass(60).is_quiet();
+    world.pass(90).says("vf_map_stale", &format!("{PF}/vf0"), "domain_appeared");
+    // Bound anew: detached and attached.
+    world.openers.openers.clear();
+    world.stop("vm1").define("vm1", Some(20), &[], "migrated").bind(0, "mlx5_core").pass(15);
+    world.stop("vm1").bind(0, "vfio-pci").start("vm1", 20, &[0], "migrated").pass(15).is_quiet();
+    world.pass(600).is_quiet();
+}
+
+#[test]
+fn a_probe_proves_a_vf() {
+    let mut world = world(1);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300);
+    world.vf(0).instance += 1;
+    world.pass(150);
+    assert_eq!(world.findings().len(), 1);
+    let at = world.now.wall;
+    world.engine.prove(VfKey { pf: world.pf.address, vf: 0 }, at);
+    world.pass(15).is_quiet();
+}
+
+#[test]
+fn sixty_one_of_sixty_four() {
+    let mut world = world(64);
+    world.pass(300).is_quiet();
+    world.pf.reported = Some(61);
+    world.pf.vfs.iter_mut().skip(61).for_each(|vf| vf.config = None);
+    world.pass(60).is_quiet();
+    world.pass(90).says("vf_count_mismatch", PF, "netlink_list");
+    world.pf.reported = Some(64);
+    world.pass(15).is_quiet();
+    // Details that are not to be had are no lack of VFs.
+    (world.pf.reported, world.pf.detail) = (None, Detail::Unavailable(crate::model::reading::Reason::NotSupported));
+    world.pass(600).is_quiet();
+    world.pf.vfs.truncate(61);
+    world.pass(150).says("vf_count_mismatch", PF, "links");
+}
+
+#[test]
+fn orphans_and_leftovers() {
+    let mut world = world(1);
+    world.pf.fabric = Some(Fabric::Ethernet);
+    let mac = Mac([2, 0, 0, 0, 0, 7]);
+    world.vf(0).config = Some(VfConfig { mac: Some(mac), trust: Some(true), ..VfConfig::default() });
+    world.bind(0, "vfio-pci").pass(60).is_quiet();
+    world.pass(90);
+    let found: BTreeMap<_, _> = world.findings().into_iter().map(|(check, _, reason)| (check, reason)).collect();
+    assert_eq!(found, [("vf_orphan", "not_held"), ("vf_leftover_config", "trust")].into());
+    world.bind(0, "mlx5_core").pass(15).is_quiet();
+    // A process that can't be looked into may hold it.
+    world.openers.complete = false;
+    world.bind(0, "vfio-pci").pass(600).is_quiet();
+    let report = world.last.as_ref().unwrap();
+    let row = report.vf_map.rows.values().next().unwrap();
+    assert_eq!(row.holder, Holder::Unknown(Missing::Ptrace));
+    let sentence = "holders: no permission to see who holds 1 VF; CAP_SYS_PTRACE would show it";
+    assert_eq!(report.limited, [Arc::from(sentence)]);
+    assert_eq!(report.status, crate::model::check::Status::Ok);
+}
+
+#[test]
+fn configuration_groups_drivers_and_a_pf_that_is_down() {
+    let mut world = world(1);
+    world.pf.fabric = Some(Fabric::Ethernet);
+    world.vf(0).config = Some(VfConfig { trust: Some(true), spoof_check: Some(true), ..VfConfig::default() });
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(30);
+    // Still being set up.
+    world.vf(0).config.as_mut().unwrap().spoof_check = Some(false);
+    world.pass(600).is_quiet();
+    world.vf(0).config.as_mut().unwrap().trust = Some(false);
+    world.pass(150).says("vf_config_drifted", &format!("{PF}/vf0"), "under_holder");
+    world.vf(0).config.as_mut().unwrap().trust = Some(true);
+    world.pass(15).is_quiet();
+    world.vf(0).group_shared_with = Arc::from([address(5)]);
+    world.pass(150).says("vf_group_shared", &format!("{PF}/vf0"), "not_isolated");
+    world.vf(0).group_shared_with = Arc::default();
+    world.vf(0).driver_override = Some(Arc::from("mlx5_vfio_pci"));
+    world.pass(150).says("vf_driver_changed", &format!("{PF}/vf0"), "override_ignored");
+    world.vf(0).driver_override = None;
+    world.pf.up = Reading::Value(false);
+    world.pass(150).says("vf_pf_down", PF, "interface_down");
+    world.pf.up = Reading::Value(true);
+    world.pass(15).is_quiet();
+}
+
+#[test]
+fn the_map_survives_a_restart() {
+    let mut world = world(2);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300);
+    world.vf(0).instance += 1;
+    world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "vf_recreated");
+    let before = &world.engine.history().vf_map;
+    let text = serde_json::to_string(&stored::Map::from(before)).unwrap();
+    let map = VfMap::from(serde_json::from_str::<stored::Map>(&text).unwrap());
+    assert_eq!((map.signals, &map.machines), (before.signals, &before.machines));
+    let generation = before.pfs[&world.pf.address].generation;
+    world.engine = Engine::new(Arc::new(Policy::default()), false);
+    world.engine.restore(crate::watch::store::Remembered { vf_map: map, ..Default::default() }, world.now);
+    world.pass(135).says("vf_map_stale", &format!("{PF}/vf0"), "vf_recreated");
+    assert_eq!(world.engine.history().vf_map.pfs[&world.pf.address].generation, generation);
+}

@@ -1,0 +1,330 @@
+//! What a person types, and what they are told when it is wrong: one line, and an exit code that says whose fault it is.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use common::host::HostTree;
+use common::run::{Group, Output, Server, free_address, lanewatch, lanewatch_in, program, to_its_end};
+use tempfile::TempDir;
+
+/// A host with two cards; its root is `host` in the directory, so that commands there can name it.
+fn place() -> TempDir {
+    let directory = TempDir::new().unwrap();
+    HostTree::new(2).write(&directory.path().join("host")).unwrap();
+    directory
+}
+
+/// Runs in a directory with its `host`, keeping state out of the way.
+fn run(place: &TempDir, arguments: &[&str]) -> Output {
+    let mut all = arguments.to_vec();
+    all.extend(["--path.rootfs", "host", "--storage.path", "state"]);
+    lanewatch_in(place.path(), &all)
+}
+
+fn is_one_line(text: &str) -> bool {
+    text.starts_with("lanewatch: ") && text.ends_with('\n') && text.matches('\n').count() == 1
+}
+
+/// The command fails with this code and this one line, after `lanewatch: `.
+fn refuses(output: &Output, code: i32, line: &str) {
+    assert_eq!((output.code, output.stderr.as_str()), (Some(code), format!("lanewatch: {line}\n").as_str()));
+    assert_eq!(output.stdout, "");
+}
+
+#[test]
+fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
+    for (arguments, line) in [
+        (vec!["--bogus"], "unexpected argument '--bogus' found"),
+        (
+            vec!["frobnicate"],
+            "\"frobnicate\" is not a command; the commands are serve, check, explain, metrics, baseline, snapshot, demo, \
+             config, completions, man",
+        ),
+        (
+            vec!["metrics", "--log.level", "loud"],
+            "invalid value 'loud' for '--log.level <LEVEL>'; [possible values: error, warn, info, debug, trace]",
+        ),
+        (
+            vec!["serve", "--web.listen-address", "nonsense"],
+            "command line: --web.listen-address: \"nonsense\" is not an address such as :10015, 127.0.0.1:10015 or \
+             [::1]:10015",
+        ),
+        (
+            vec!["demo", "--web.listen-address", ":70000"],
+            "command line: --web.listen-address: \":70000\" is not an address such as :10015, 127.0.0.1:10015 or \
+             [::1]:10015",
+        ),
+        (
+            vec!["--web.telemetry-path", "metrics"],
+            "command line: --web.telemetry-path: \"metrics\" is not a path such as /metrics; /-/ and /api/ are taken",
+        ),
+        (vec!["metrics", "--path.rootfs", "nowhere"], "command line: --path.rootfs: nowhere is not a directory"),
+        (
+            vec!["metrics", "--collector.device-include", "mlx5_("],
+            "command line: --collector.device-include: \"mlx5_(\" is not a regular expression: found open group without \
+             closing ')'",
+        ),
+        (
+            vec!["metrics", "--textfile", "a", "--openmetrics"],
+            "the argument '--textfile <PATH>' cannot be used with '--openmetrics'",
+        ),
+        (vec!["metrics", "extra"], "unexpected argument 'extra' found"),
+        (vec!["metrics", "--config.file", "none.toml"], "none.toml: No such file or directory (os error 2)"),
+    ] {
+        refuses(&lanewatch(&arguments), 2, line);
+    }
+    for (arguments, line) in [
+        (vec!["check", "--bogus"], "unexpected argument '--bogus' found"),
+        (
+            vec!["check", "--timeout", "soon"],
+            "invalid value 'soon' for '--timeout <TIME>': \"soon\" is not a time such as 500ms, 5s or 2m",
+        ),
+        (vec!["--config.file", "none.toml", "check"], "none.toml: No such file or directory (os error 2)"),
+        (vec!["check", "--path.sysfs", "nowhere"], "command line: --path.sysfs: nowhere is not a directory"),
+    ] {
+        refuses(&lanewatch(&arguments), 3, line);
+    }
+}
+
+#[test]
+fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
+    let place = place();
+    let collectors = "rdma, rdma_netlink, pci, net, numa, system";
+    let checks = "port_down, port_rate_low, port_flapping";
+    for (text, line) in [
+        (
+            "\n[web]\nlisten-adress = [\":1\"]\n",
+            ":3:1: unknown field `listen-adress`, expected one of `listen-address`, `telemetry-path`",
+        ),
+        ("[path\n", ":1:6: unclosed table, expected `]`"),
+        ("[log]\nlevel = \"loud\"\n", ":2:9: unknown variant `loud`, expected one of `error`, `warn`, `info`"),
+        ("[web]\nlisten-address = \":1\"\n", ":2:18: invalid type: string \":1\", expected a list"),
+        ("[web]\nmax-requests = -3\n", ":2:16: invalid value: integer `-3`, expected a whole number from 0"),
+        ("[web]\nlisten-address = [\"nonsense\"]\n", ": web.listen-address: \"nonsense\" is not an address such as"),
+        ("[web]\ntelemetry-path = \"/api/v1/x\"\n", ": web.telemetry-path: \"/api/v1/x\" is not a path such as"),
+        ("[collector]\ndevice-exclude = \"(\"\n", ": collector.device-exclude: \"(\" is not a regular expression"),
+        (
+            "[collector]\ndisabled = [\"pcie\"]\n",
+            &format!(": collector.disabled: \"pcie\" is not a collector; the collectors are {collectors}"),
+        ),
+        ("[[policy.port]]\nup = true\n", ":1:1: missing field `match`"),
+        ("[[policy.port]]\nmatch = \"[\"\n", ": policy.port.match: \"[\" is not a regular expression"),
+        (
+            "[[policy.port]]\nmatch = \".*\"\nrate = \"fast\"\n",
+            ": policy.port.rate: \"fast\" is not a rate such as \"200 Gb/s\"",
+        ),
+        (
+            "[[policy.link]]\nmatch = \".*\"\nspeed = \"7 GT/s\"\n",
+            ": policy.link.speed: \"7 GT/s\" is not one of 2.5 GT/s, 5 GT/s, 8 GT/s",
+        ),
+        (
+            "[[policy.link]]\nmatch = \".*\"\nwidth = 3\n",
+            ": policy.link.width: \"3\" is not one of 1, 2, 4, 8, 12, 16, 32",
+        ),
+        (
+            "[[policy.exception]]\nmatch = \".*\"\nchecks = [\"port_dwn\"]\nreason = \"x\"\n",
+            &format!(": policy.exception.checks: \"port_dwn\" is not a check; the checks are {checks}"),
+        ),
+        (
+            "[policy.severity]\nport_down = \"fatal\"\n",
+            ": policy.severity.port_down: \"fatal\" is not info, warning or critical",
+        ),
+        ("[policy.hold]\nport_down = \"soon\"\n", ": policy.hold.port_down: \"soon\" is not a time such as 30s, 2m"),
+        ("[policy.threshold]\nsettle = \"x\"\n", ": policy.threshold.settle: \"x\" is not a time such as"),
+        (
+            "[policy.threshold.errors]\nsymbols = 1\n",
+            ": policy.threshold.errors: \"symbols\" is not one of symbol_error, link_error_recovery",
+        ),
+    ] {
+        fs::write(place.path().join("lanewatch.toml"), text).unwrap();
+        let wanted = format!("lanewatch: lanewatch.toml{line}");
+        let checked = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
+        assert_eq!((checked.code, checked.stdout.as_str()), (Some(2), ""), "{text}");
+        assert!(checked.stderr.starts_with(&wanted) && is_one_line(&checked.stderr), "{}", checked.stderr);
+        for (arguments, code) in [(["metrics"], 2), (["check"], 3), (["serve"], 2)] {
+            let mut all = arguments.to_vec();
+            all.extend(["--config.file", "lanewatch.toml"]);
+            let output = run(&place, &all);
+            assert_eq!((output.code, &output.stderr), (Some(code), &checked.stderr), "{arguments:?}");
+        }
+    }
+    fs::write(place.path().join("lanewatch.toml"), b"\xff\n").unwrap();
+    let output = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
+    refuses(&output, 2, "lanewatch.toml: stream did not contain valid UTF-8");
+    fs::write(place.path().join("lanewatch.toml"), "[policy.hold]\nport_down = \"1m\"\n").unwrap();
+    let output = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "lanewatch.toml: ok\n"));
+}
+
+#[test]
+fn help_version_completions_and_manual_are_there() {
+    let help = lanewatch(&["--help"]);
+    assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
+    for word in ["serve", "check", "explain", "demo", "--path.rootfs", "--no-collector.pci", "LANEWATCH_CONFIG_FILE"] {
+        assert!(help.stdout.contains(word), "{word}");
+    }
+    for command in ["serve", "check", "explain", "metrics", "baseline", "snapshot", "demo", "config", "man"] {
+        let help = lanewatch(&[command, "--help"]);
+        assert_eq!(
+            (help.code, help.stdout.contains(&format!("Usage: lanewatch {command}"))),
+            (Some(0), true),
+            "{command}"
+        );
+    }
+    for flag in ["--version", "-V"] {
+        assert_eq!(lanewatch(&[flag]).stdout, concat!("lanewatch ", env!("CARGO_PKG_VERSION"), "\n"));
+    }
+    for (shell, part) in
+        [("bash", "complete -F _lanewatch"), ("zsh", "#compdef lanewatch"), ("fish", "complete -c lanewatch")]
+    {
+        let script = lanewatch(&["completions", shell]);
+        assert_eq!(script.code, Some(0));
+        assert!(script.stdout.contains(part) && script.stdout.contains("path.rootfs"), "{shell}");
+    }
+    let manual = lanewatch(&["man"]);
+    assert!(manual.code == Some(0) && manual.stdout.contains(".SH NAME\nlanewatch"), "{}", manual.stdout);
+}
+
+/// Samples of a collector's own metrics say whether it ran.
+fn runs(exposition: &str, collector: &str) -> bool {
+    exposition.contains(&format!("lanewatch_collector_success{{collector=\"{collector}\"}}"))
+}
+
+#[test]
+fn collectors_are_switched_at_any_place_and_the_last_word_holds() {
+    let place = place();
+    for (arguments, wanted) in [
+        (vec!["metrics"], true),
+        (vec!["--no-collector.pci", "metrics"], false),
+        (vec!["metrics", "--no-collector.pci"], false),
+        (vec!["--collector.pci", "metrics", "--no-collector.pci"], false),
+        (vec!["metrics", "--no-collector.pci", "--collector.pci"], true),
+    ] {
+        let output = run(&place, &arguments);
+        assert_eq!(output.code, Some(0), "{}", output.stderr);
+        assert!(runs(&output.stdout, "rdma"));
+        assert_eq!(runs(&output.stdout, "pci"), wanted, "{arguments:?}");
+    }
+}
+
+#[test]
+fn flags_go_before_the_environment_before_the_file_before_the_defaults() {
+    let place = place();
+    fs::write(
+        place.path().join("lanewatch.toml"),
+        "[collector]\ndevice-include = \"mlx5_0\"\ndisabled = [\"pci\", \"numa\"]\n",
+    )
+    .unwrap();
+    let devices = |variable: Option<&str>, flags: &[&str]| {
+        let mut command = program();
+        command.args(["metrics", "--path.rootfs", "host", "--storage.path", "state"]).args(flags);
+        command.current_dir(place.path());
+        if let Some(pattern) = variable {
+            command.env("LANEWATCH_COLLECTOR_DEVICE_INCLUDE", pattern);
+        }
+        let text = to_its_end(command, Duration::from_secs(60)).stdout;
+        let here = |name: &str| text.contains(&format!("lanewatch_device_info{{device=\"{name}\""));
+        (here("mlx5_0"), here("mlx5_1"), runs(&text, "pci"), runs(&text, "numa"))
+    };
+    let file = ["--config.file", "lanewatch.toml"];
+    assert_eq!(devices(None, &[]), (true, true, true, true), "defaults");
+    assert_eq!(devices(None, &file), (true, false, false, false), "the file");
+    assert_eq!(devices(Some("mlx5_1"), &file), (false, true, false, false), "the environment");
+    let flags = [file[0], file[1], "--collector.device-include", "mlx5_.*", "--collector.pci"];
+    assert_eq!(devices(Some("mlx5_1"), &flags), (true, true, true, false), "flags");
+}
+
+#[test]
+fn serve_is_meant_where_no_command_is_named() {
+    // The name of a command is only a value here.
+    let (address, directory) = (free_address(), place());
+    let mut command = program();
+    command.args(["--storage.path", "check", "--path.rootfs"]).arg(directory.path().join("host"));
+    command.arg("--web.listen-address").arg(address.to_string());
+    let server = Server::spawn(command, address, directory, "/-/ready");
+    assert!(server.get("/metrics").text().contains("lanewatch_device_info{device=\"mlx5_0\""));
+    assert!(server.directory.path().join("check").is_dir(), "{}", server.log());
+}
+
+#[test]
+fn a_reader_that_has_gone_is_no_failure() {
+    let place = place();
+    for arguments in [&["metrics"][..], &["metrics", "--openmetrics"], &["completions", "bash"], &["--help"], &["man"]]
+    {
+        let mut command = program();
+        command.args(arguments).current_dir(place.path()).env("LANEWATCH_PATH_ROOTFS", "host");
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut group = Group::spawn(&mut command);
+        drop(group.child.stdout.take());
+        let mut said = String::new();
+        BufReader::new(group.child.stderr.take().unwrap()).read_line(&mut said).unwrap();
+        let status = group.wait(Duration::from_secs(60)).unwrap();
+        assert_eq!((status.code(), said.as_str()), (Some(0), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_said() {
+    let place = place();
+    for arguments in ["metrics", "--help", "man"] {
+        let mut command = Command::new("sh");
+        let script = format!("exec {} {arguments} >/dev/full", common::run::PROGRAM);
+        command.args(["-c", &script]).current_dir(place.path()).env("LANEWATCH_PATH_ROOTFS", "host");
+        let output = to_its_end(command, Duration::from_secs(60));
+        refuses(&output, 1, "No space left on device (os error 28)");
+    }
+}
+
+/// Names in a directory, hidden ones too.
+fn names(directory: &Path) -> Vec<String> {
+    let mut names: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn a_textfile_is_there_whole_or_as_it_was() {
+    let place = place();
+    let out = place.path().join("out");
+    fs::create_dir(&out).unwrap();
+    let written = run(&place, &["metrics", "--textfile", "out/lanewatch.prom"]);
+    assert_eq!((written.code, written.stdout.as_str(), written.stderr.as_str()), (Some(0), "", ""));
+    let text = fs::read_to_string(out.join("lanewatch.prom")).unwrap();
+    assert!(text.contains("lanewatch_device_info{device=\"mlx5_1\"") && !text.contains("# EOF"));
+    assert_eq!(names(&out), ["lanewatch.prom"]);
+
+    fs::create_dir(out.join("taken.prom")).unwrap();
+    fs::write(out.join("taken.prom/old"), "old").unwrap();
+    refuses(
+        &run(&place, &["metrics", "--textfile", "out/taken.prom"]),
+        1,
+        "cannot write out/taken.prom: Is a directory (os error 21)",
+    );
+    refuses(
+        &run(&place, &["metrics", "--textfile", "none/x.prom"]),
+        1,
+        "cannot write none/x.prom: No such file or directory (os error 2)",
+    );
+    assert_eq!(names(&out), ["lanewatch.prom", "taken.prom"], "nothing is left behind");
+    assert_eq!(fs::read_to_string(out.join("taken.prom/old")).unwrap(), "old");
+    assert_eq!(fs::read_to_string(out.join("lanewatch.prom")).unwrap(), text);
+}
+
+#[test]
+fn what_cannot_be_kept_is_said_once() {
+    let place = place();
+    fs::write(place.path().join("file"), "").unwrap();
+    let all = ["baseline", "accept", "--path.rootfs", "host", "--storage.path", "file/state"];
+    let output = lanewatch_in(place.path(), &all);
+    assert_eq!(output.code, Some(1));
+    assert!(is_one_line(&output.stderr) && output.stderr.matches("os error").count() == 1, "{}", output.stderr);
+}

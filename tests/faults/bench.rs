@@ -1,0 +1,224 @@
+//! Reads a host without threads, one trial for each fault, and says what its exposition is.
+//!
+//! A lane's facts follow from what was found and from what the host answers. So a trial lists with every collector
+//! anew, but of the lanes it reads only those that ask for the spoilt path or for something below it; the others'
+//! facts are those of the clean pass. For the same cause, faults that leave the same facts are judged and encoded
+//! once.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use lanewatch::export::{Format, Process, encode};
+use lanewatch::host::collector::{Filter, Setup};
+use lanewatch::host::{COLLECTORS, Collector, Depth, Found, Host, Lane, Pass, Spec};
+use lanewatch::model::net::Netdev;
+use lanewatch::model::numa::NumaNode;
+use lanewatch::model::pcie::PciFunction;
+use lanewatch::model::rdma::RdmaDevice;
+use lanewatch::model::reading::Reason;
+use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
+use lanewatch::model::system::System;
+use lanewatch::model::time::{Stamp, Tick};
+use lanewatch::watch::Engine;
+
+use super::common::faulty::{Faulty, Op};
+
+/// Who asked for what in a clean pass.
+type Asked = BTreeSet<(Op, PathBuf)>;
+
+/// A lane of the clean pass.
+struct CleanLane {
+    found: Found,
+    facts: Vec<Fact>,
+    asked: Asked,
+}
+
+/// A collector in the clean pass.
+pub struct Clean {
+    spec: Spec,
+    listing: Asked,
+    lanes: Vec<CleanLane>,
+}
+
+/// A host and what a clean reading of it says.
+pub struct Bench {
+    /// Its files.
+    pub io: Arc<Faulty>,
+    host: Host,
+    clean: Vec<Clean>,
+}
+
+/// What a pass read: all that is judged and said.
+pub struct Seen {
+    now: Stamp,
+    facts: Vec<Fact>,
+    listed: Vec<(&'static str, Option<Keys>)>,
+    /// Read errors of this pass.
+    pub errors: BTreeMap<(&'static str, Reason), u64>,
+}
+
+impl PartialEq for Seen {
+    fn eq(&self, other: &Self) -> bool {
+        self.now == other.now
+            && self.listed == other.listed
+            && self.facts.len() == other.facts.len()
+            && self.facts.iter().zip(&other.facts).all(|(a, b)| same(a, b))
+    }
+}
+
+fn same(a: &Fact, b: &Fact) -> bool {
+    fn equal<T: PartialEq + 'static>(a: &Fact, b: &Fact) -> bool {
+        a.downcast_ref::<T>().zip(b.downcast_ref::<T>()).is_some_and(|(a, b)| a == b)
+    }
+    let kinds = [equal::<RdmaDevice>, equal::<PciFunction>, equal::<Netdev>, equal::<NumaNode>, equal::<System>];
+    Arc::ptr_eq(a, b) || kinds.iter().any(|equal| equal(a, b))
+}
+
+impl Bench {
+    /// Reads the host as it is.
+    pub fn new(io: Arc<Faulty>) -> Self {
+        let host = io.host();
+        let setup = Setup { host: host.clone(), filter: Filter::default() };
+        let asked = || io.asked().into_iter().collect::<Asked>();
+        let mut clean = Vec::new();
+        asked();
+        for spec in COLLECTORS {
+            let mut collector = (spec.make)(&setup);
+            let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+            let found = collector.discover(&mut pass).unwrap();
+            let listing = asked();
+            let mut lanes = Vec::new();
+            for found in found {
+                let facts = collector.open(&found).read(&mut pass);
+                lanes.push(CleanLane { found, facts, asked: asked() });
+            }
+            assert_eq!(pass.faults, [], "{}", spec.name);
+            clean.push(Clean { spec: *spec, listing, lanes });
+        }
+        Self { io, host, clean }
+    }
+
+    /// Every path that the collectors ask for, and how.
+    pub fn paths(&self) -> BTreeMap<PathBuf, BTreeSet<Op>> {
+        let mut paths: BTreeMap<PathBuf, BTreeSet<Op>> = BTreeMap::new();
+        let lanes = |clean: &Clean| clean.lanes.iter().flat_map(|lane| lane.asked.clone()).collect::<Asked>();
+        for (op, path) in self.clean.iter().flat_map(|clean| clean.listing.clone().into_iter().chain(lanes(clean))) {
+            paths.entry(path).or_default().insert(op);
+        }
+        paths
+    }
+
+    /// The collectors that ask for a path, and for each whether its listing does and which of its lanes do.
+    pub fn who_asks(&self, path: &Path, ops: &[Op]) -> BTreeMap<&'static str, (bool, Vec<Arc<str>>)> {
+        let asks = |asked: &Asked| ops.iter().any(|op| asked.contains(&(*op, path.to_owned())));
+        let of = |clean: &Clean| {
+            let lanes = clean.lanes.iter().filter(|lane| asks(&lane.asked)).map(|lane| Arc::clone(&lane.found.key));
+            (clean.spec.name, (asks(&clean.listing), lanes.collect::<Vec<_>>()))
+        };
+        self.clean.iter().map(of).filter(|(_, (listing, lanes))| *listing || !lanes.is_empty()).collect()
+    }
+
+    /// A trial of the host with a path about to be spoilt; none for the clean host.
+    pub fn trial(&self, spoilt: Option<&Path>) -> Trial<'_> {
+        let setup = Setup { host: self.host.clone(), filter: Filter::default() };
+        let affects = |asked: &Asked| {
+            let below = |path: &Path| asked.iter().any(|(_, at)| at.starts_with(path));
+            spoilt.is_none_or(below)
+        };
+        let parts = self.clean.iter().map(|clean| Part {
+            collector: (clean.spec.make)(&setup),
+            all: affects(&clean.listing),
+            clean,
+            affected: clean
+                .lanes
+                .iter()
+                .filter(|lane| affects(&lane.asked))
+                .map(|lane| Arc::clone(&lane.found.key))
+                .collect(),
+            lanes: BTreeMap::new(),
+        });
+        Trial { host: &self.host, parts: parts.collect(), engine: Engine::new(Arc::default(), true) }
+    }
+}
+
+/// A collector in a trial.
+struct Part<'a> {
+    collector: Box<dyn Collector>,
+    clean: &'a Clean,
+    /// Whether the listing is concerned, and with it all lanes.
+    all: bool,
+    affected: BTreeSet<Arc<str>>,
+    lanes: BTreeMap<Arc<str>, Box<dyn Lane>>,
+}
+
+/// A host read with something spoilt, and read again.
+pub struct Trial<'a> {
+    host: &'a Host,
+    parts: Vec<Part<'a>>,
+    engine: Engine,
+}
+
+impl Trial<'_> {
+    /// Reads the host so long after its boot.
+    pub fn read(&mut self, since: Duration) -> Seen {
+        let now = Stamp { tick: Tick(0).after(since), wall: SystemTime::UNIX_EPOCH + since };
+        let mut seen = Seen { now, facts: Vec::new(), listed: Vec::new(), errors: BTreeMap::new() };
+        for part in &mut self.parts {
+            let (facts, listed, reasons) = part.pass(self.host, now.tick);
+            seen.facts.extend(facts);
+            seen.listed.push((part.clean.spec.name, listed));
+            for reason in reasons {
+                *seen.errors.entry((part.clean.spec.name, reason)).or_default() += 1;
+            }
+        }
+        seen
+    }
+
+    /// What is said of what was read: samples, a line each.
+    pub fn say(&mut self, seen: &Seen) -> Vec<String> {
+        let state = |(name, listed): &(&'static str, Option<Keys>)| CollectorState {
+            name,
+            success: listed.is_some(),
+            listed: listed.clone(),
+            ..CollectorState::default()
+        };
+        let states = seen.listed.iter().map(state).collect();
+        let report = Arc::new(self.engine.observe(Snapshot::new(seen.now, seen.facts.iter().cloned(), states)));
+        let mut text = String::with_capacity(1 << 18);
+        encode(Format::Text, &report, &Arc::default(), Process::default(), &mut text).unwrap();
+        text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
+    }
+}
+
+type Keys = Arc<[Arc<str>]>;
+
+impl Part<'_> {
+    fn pass(&mut self, host: &Host, now: Tick) -> (Vec<Fact>, Option<Keys>, Vec<Reason>) {
+        if !self.all && self.affected.is_empty() {
+            let lanes = &self.clean.lanes;
+            let facts = lanes.iter().flat_map(|lane| lane.facts.iter().cloned()).collect();
+            return (facts, Some(lanes.iter().map(|lane| Arc::clone(&lane.found.key)).collect()), Vec::new());
+        }
+        let mut pass = Pass::new(host, now, Depth::Full);
+        let listed = self.collector.discover(&mut pass);
+        if let Ok(found) = &listed {
+            self.lanes.retain(|key, _| found.iter().any(|found| found.key == *key));
+        }
+        let mut facts = Vec::new();
+        for found in listed.iter().flatten() {
+            let clean = self.clean.lanes.iter().find(|lane| lane.found == *found);
+            match clean {
+                Some(clean) if !self.all && !self.affected.contains(&found.key) => facts.extend(clean.facts.clone()),
+                _ => {
+                    let lane = self.lanes.entry(Arc::clone(&found.key)).or_insert_with(|| self.collector.open(found));
+                    facts.extend(lane.read(&mut pass));
+                }
+            }
+        }
+        let reasons = pass.faults.iter().map(|fault| fault.reason).collect();
+        let keys = listed.ok().map(|found| found.into_iter().map(|found| found.key).collect());
+        (facts, keys, reasons)
+    }
+}

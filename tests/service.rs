@@ -1,0 +1,241 @@
+//! `serve` as a service manager meets it: readiness, sockets handed over, reload, and an end in time.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::fs::{self, OpenOptions};
+use std::net::{SocketAddr, TcpListener};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use common::exposition::parse;
+use common::host::{GEN3, GEN4, HostTree, LinkEnd};
+use common::http;
+use common::run::{PROGRAM, Server, free_address, program, to_its_end};
+use rustix::process::Signal;
+use tempfile::TempDir;
+
+/// A host whose second card has trained to 8 GT/s x8.
+fn host(directory: &Path) -> HostTree {
+    let mut host = HostTree::new(2);
+    host.cards[1].device = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
+    host.cards[1].upstream = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
+    host.write(directory).unwrap();
+    host
+}
+
+/// The same with a pipe in the place of a counter: who opens it waits until somebody opens its other end.
+fn hanging_host(directory: &Path) -> PathBuf {
+    let counter = directory.join(&host(directory).devices()[0].port).join("counters/symbol_error");
+    fs::remove_file(&counter).unwrap();
+    assert!(Command::new("mkfifo").arg(&counter).status().unwrap().success());
+    counter
+}
+
+/// `serve` on this host, once it answers at all; `change` may add to the command.
+fn serve(root: &Path, change: impl FnOnce(&mut Command)) -> Server {
+    let (address, directory) = (free_address(), TempDir::new().unwrap());
+    let mut command = program();
+    command.args(["serve", "--storage.path", "state", "--web.listen-address", &address.to_string(), "--path.rootfs"]);
+    command.arg(root);
+    change(&mut command);
+    Server::spawn(command, address, directory, "/-/healthy")
+}
+
+/// What a service manager listens on.
+struct Manager {
+    socket: UnixDatagram,
+    path: PathBuf,
+}
+
+impl Manager {
+    fn listening(directory: &Path) -> Self {
+        let path = directory.join("notify");
+        Self { socket: UnixDatagram::bind(&path).unwrap(), path }
+    }
+
+    /// The next message, if one comes in this time.
+    fn told(&self, patience: Duration) -> Option<String> {
+        self.socket.set_read_timeout(Some(patience)).unwrap();
+        let mut buffer = [0; 256];
+        let length = self.socket.recv(&mut buffer).ok()?;
+        Some(String::from_utf8_lossy(&buffer[..length]).trim().to_owned())
+    }
+}
+
+/// Ends it the way service managers do; what it made of that.
+fn end(server: &mut Server) -> Option<i32> {
+    server.group.signal(Signal::TERM);
+    let status = server.group.wait(Duration::from_secs(5));
+    status.unwrap_or_else(|| panic!("still there after 5 s\n{}", server.log())).code()
+}
+
+#[test]
+fn it_is_ready_after_the_first_complete_pass_and_says_when_it_stops() {
+    let directory = TempDir::new().unwrap();
+    let counter = hanging_host(&directory.path().join("host"));
+    let manager = Manager::listening(directory.path());
+    let mut server = serve(&directory.path().join("host"), |command| _ = command.env("NOTIFY_SOCKET", &manager.path));
+    assert_eq!(manager.told(Duration::from_millis(600)), None);
+    assert_eq!(server.get("/-/ready").status, 503);
+    // The other end: the read goes on.
+    drop(OpenOptions::new().write(true).open(counter).unwrap());
+    assert_eq!(manager.told(Duration::from_secs(10)).as_deref(), Some("READY=1"));
+    assert_eq!(server.get("/-/ready").status, 200);
+    server.group.signal(Signal::TERM);
+    assert_eq!(manager.told(Duration::from_secs(5)).as_deref(), Some("STOPPING=1"));
+    assert_eq!(server.group.wait(Duration::from_secs(5)).unwrap().code(), Some(0), "{}", server.log());
+}
+
+#[test]
+fn a_read_that_hangs_does_not_keep_it_alive() {
+    let directory = TempDir::new().unwrap();
+    hanging_host(directory.path());
+    // In the first pass, with a scrape that waits for it.
+    let mut early = serve(directory.path(), |_| {});
+    let address = early.address;
+    let scrape = thread::spawn(move || http::get(address, "/metrics"));
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(end(&mut early), Some(0));
+    // The scrape is answered or cut off; it does not wait for ever.
+    let _ = scrape.join().unwrap();
+    // And long after it, when the device counts as stuck.
+    let mut late = serve(directory.path(), |_| {});
+    let stuck = "lanewatch_collector_stuck{collector=\"rdma\"} 1\n";
+    let began = Instant::now();
+    while !late.try_get("/metrics").is_ok_and(|answer| answer.text().contains(stuck)) {
+        assert!(began.elapsed() < Duration::from_secs(40), "{}", late.log());
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(end(&mut late), Some(0));
+    assert!(late.log().contains("does not answer") && late.log().contains("message=ended"), "{}", late.log());
+}
+
+/// Scrapes until a finding of the degraded link is there with this severity.
+fn until_severity(server: &Server, severity: &str) {
+    let wanted = format!("lanewatch_finding{{check=\"pcie_degraded\",severity=\"{severity}\"");
+    let began = Instant::now();
+    while !server.get("/metrics").text().contains(&wanted) {
+        assert!(began.elapsed() < Duration::from_secs(40), "{severity}\n{}", server.log());
+        thread::sleep(Duration::from_millis(300));
+    }
+}
+
+/// Values of the two metrics on the configuration.
+fn reloads(server: &Server) -> (bool, f64) {
+    let samples = parse(&server.get("/metrics").text()).unwrap();
+    let value = |name: &str| samples.iter().find(|sample| sample.name == name).unwrap().value;
+    let at = value("lanewatch_config_last_reload_success_timestamp_seconds");
+    (value("lanewatch_config_last_reload_successful") > 0.5, at)
+}
+
+#[test]
+fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
+    let directory = TempDir::new().unwrap();
+    host(&directory.path().join("host"));
+    let config = directory.path().join("lanewatch.toml");
+    fs::write(&config, "").unwrap();
+    let server = serve(&directory.path().join("host"), |command| _ = command.arg("--config.file").arg(&config));
+    until_severity(&server, "critical");
+    let (successful, started) = reloads(&server);
+    assert!(successful);
+
+    fs::write(&config, "[policy.severity]\npcie_degraded = \"warning\"\n").unwrap();
+    server.group.signal(Signal::HUP);
+    until_severity(&server, "warning");
+    let (successful, reloaded) = reloads(&server);
+    assert!(successful && reloaded > started, "{reloaded} after {started}");
+
+    fs::write(&config, "[policy.severity]\npcie_degraded = \"fatal\"\n").unwrap();
+    server.group.signal(Signal::HUP);
+    let began = Instant::now();
+    while reloads(&server).0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    let (_, kept) = reloads(&server);
+    assert!((kept - reloaded).abs() < 1e-6, "the configuration in force is that of {reloaded}, not of {kept}");
+    let log = server.log();
+    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("level=error")).collect();
+    assert_eq!(complaints.len(), 1, "{log}");
+    for part in
+        ["configuration kept as it was", "lanewatch.toml", "policy.severity.pcie_degraded", "info, warning or critical"]
+    {
+        assert!(complaints[0].contains(part), "{part:?} in {}", complaints[0]);
+    }
+    until_severity(&server, "warning");
+
+    fs::write(&config, "").unwrap();
+    server.group.signal(Signal::HUP);
+    until_severity(&server, "critical");
+    assert!(reloads(&server).0);
+}
+
+#[test]
+fn sockets_are_taken_from_those_who_hand_them_over() {
+    let directory = TempDir::new().unwrap();
+    host(directory.path());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // What systemd does: the socket is descriptor 3, and the variables name the process that it is for.
+    let script = "exec 3<&0 0</dev/null; export LISTEN_PID=$$ LISTEN_FDS=1; exec \"$@\"";
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh", PROGRAM, "serve", "--web.systemd-socket", "--storage.path", "state"]);
+    command.arg("--path.rootfs").arg(directory.path());
+    let mut server = with_socket(command, listener, address);
+    assert!(server.get("/metrics").text().contains("lanewatch_device_info{device=\"mlx5_0\""));
+    assert_eq!(end(&mut server), Some(0));
+}
+
+/// Starts a command with a socket as its standard input.
+fn with_socket(mut command: Command, listener: TcpListener, address: SocketAddr) -> Server {
+    let directory = TempDir::new().unwrap();
+    let log = fs::File::create(directory.path().join("log")).unwrap();
+    command.current_dir(directory.path()).stdin(OwnedFd::from(listener));
+    command.stdout(log.try_clone().unwrap()).stderr(log);
+    let group = common::run::Group::spawn(&mut command);
+    let server = Server { group, address, directory };
+    let began = Instant::now();
+    while !server.try_get("/-/ready").is_ok_and(|answer| answer.status == 200) {
+        assert!(began.elapsed() < Duration::from_secs(30), "{}", server.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    server
+}
+
+#[test]
+fn systemds_own_tool_hands_a_socket_over() {
+    // A part of systemd; the test before this one does the same by hand.
+    if Command::new("systemd-socket-activate").arg("--version").output().is_err() {
+        return;
+    }
+    let directory = TempDir::new().unwrap();
+    host(directory.path());
+    let (address, own) = (free_address(), TempDir::new().unwrap());
+    let mut command = Command::new("systemd-socket-activate");
+    command.args(["-l", &address.to_string(), PROGRAM, "serve", "--web.systemd-socket", "--storage.path", "state"]);
+    command.arg("--path.rootfs").arg(directory.path());
+    let mut server = Server::spawn(command, address, own, "/-/ready");
+    assert!(server.get("/metrics").text().contains("lanewatch_device_info{device=\"mlx5_0\""));
+    assert_eq!(end(&mut server), Some(0));
+}
+
+#[test]
+fn no_socket_from_systemd_is_one_line() {
+    let directory = TempDir::new().unwrap();
+    let mut command = program();
+    command.args(["serve", "--web.systemd-socket", "--log.level", "error", "--storage.path", "state", "--path.rootfs"]);
+    command.arg(directory.path()).current_dir(directory.path());
+    let output = to_its_end(command, Duration::from_secs(30));
+    assert_eq!(output.code, Some(1));
+    assert_eq!(
+        output.stderr,
+        "lanewatch: --web.systemd-socket: systemd handed over no socket (LISTEN_FDS); start it through its socket unit\n"
+    );
+}
