@@ -45,7 +45,7 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
         (vec!["--bogus"], "unexpected argument '--bogus' found"),
         (
             vec!["frobnicate"],
-            "\"frobnicate\" is not a command; the commands are serve, check, explain, metrics, baseline, snapshot, demo, \
+            "\"frobnicate\" is not a command; the commands are serve, check, explain, vf, metrics, baseline, snapshot, demo, \
              config, completions, man",
         ),
         (

@@ -34,10 +34,14 @@ pub mod text;
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
+/// Collectors that run only where they are asked for: what they read costs the hardware.
+pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name];
+
 /// Every collector, in the order of the metrics.
 pub const COLLECTORS: &[Spec] = &[
     rdma::SPEC,
     rdma::resources::SPEC,
+    rdma::queues::SPEC,
     pci::SPEC,
     net::SPEC,
     sriov::SPEC,

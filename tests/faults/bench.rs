@@ -123,9 +123,14 @@ impl Bench {
     /// A trial of the host with a path about to be spoilt; none for the clean host.
     pub fn trial(&self, spoilt: Option<&Path>) -> Trial<'_> {
         let setup = Setup { host: self.host.clone(), filter: Filter::default() };
+        // What is below a path follows it.
+        let begins = spoilt.map(|path| Op::ALL.map(|op| (op, path.to_owned())));
         let affects = |asked: &Asked| {
-            let below = |path: &Path| asked.iter().any(|(_, at)| at.starts_with(path));
-            spoilt.is_none_or(below)
+            let below = |(op, path): &(Op, PathBuf)| {
+                let next = asked.range((*op, path.clone())..).next();
+                next.is_some_and(|(other, at)| other == op && at.starts_with(path))
+            };
+            begins.as_ref().is_none_or(|begins| begins.iter().any(below))
         };
         let parts = self.clean.iter().map(|clean| Part {
             collector: (clean.spec.make)(&setup),
