@@ -4,9 +4,13 @@
 
 pub mod aer;
 pub mod devices;
+pub mod irq;
+pub mod kmsg;
 pub mod lane;
 pub mod pcie;
 pub mod ports;
+pub mod posture;
+pub mod roce;
 pub mod verdicts;
 pub mod vf;
 
@@ -50,6 +54,12 @@ pub const RULES: &[Rule] = &[
     pcie::drifted,
     aer::errors,
     vf::all,
+    irq::remote,
+    irq::piled_up,
+    irq::drifted,
+    roce::lossy,
+    kmsg::messages,
+    posture::posture,
 ];
 
 /// Everything the rules say of a host.

@@ -62,7 +62,7 @@ impl HostIo for Fs {
             return Ok(Box::new(Kept { fd, kept: Arc::clone(&self.kept) }));
         }
         self.kept.fetch_sub(1, Ordering::Relaxed);
-        Ok(Box::new(Reopened { path: path.to_owned() }))
+        Ok(Box::new(Reopened { path: path.to_owned(), open: None }))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -86,6 +86,13 @@ impl HostIo for Fs {
         let stat = rustix::fs::stat(path)?;
         Ok(DirStamp { identity: (stat.st_dev, stat.st_ino), modified: (stat.st_mtime, stat.st_mtime_nsec) })
     }
+
+    fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
+        if self.recorded {
+            return Ok(None);
+        }
+        Ok(Some(rustix::fs::stat(path)?.st_mode & 0o222 != 0))
+    }
 }
 
 /// The target in a file that stands for a link: one line, relative, leading upwards.
@@ -99,9 +106,9 @@ fn written_link(path: &Path) -> Option<PathBuf> {
     (target.starts_with("../") && !target.contains('\n')).then(|| PathBuf::from(target))
 }
 
-/// Opens a file for reading; a terminal does not become ours.
+/// Opens a file without waiting for a writer, should it be a pipe, nor later for lines that a log does not have yet.
 fn open(path: &Path) -> io::Result<OwnedFd> {
-    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY, Mode::empty())?)
+    Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::empty())?)
 }
 
 struct Kept {
@@ -111,7 +118,11 @@ struct Kept {
 
 impl OpenFile for Kept {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(rustix::io::pread(&self.fd, buffer, 0)?)
+        self.read_at(0, buffer)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(rustix::io::pread(&self.fd, buffer, offset)?)
     }
 }
 
@@ -123,11 +134,23 @@ impl Drop for Kept {
 
 struct Reopened {
     path: PathBuf,
+    /// Open between the first chunk and the last: the kernel makes some files anew for each opener.
+    open: Option<OwnedFd>,
 }
 
 impl OpenFile for Reopened {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::pread(&open(&self.path)?, buffer, 0)?)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let fd = match self.open.take() {
+            Some(fd) if offset > 0 => fd,
+            _ => open(&self.path)?,
+        };
+        let length = rustix::io::pread(&fd, buffer, offset)?;
+        self.open = (length > 0).then_some(fd);
+        Ok(length)
     }
 }
 

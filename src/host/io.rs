@@ -25,6 +25,16 @@ pub struct DirStamp {
 pub trait OpenFile: Send {
     /// Reads from the beginning into `buffer`; the kernel's errno on failure.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Reads from `offset` on into `buffer`, for files longer than [`LONGEST`]; 0 is the end. Meant to be called with
+    /// rising offsets, starting at 0.
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let Ok(skipped) = usize::try_from(offset) else { return Ok(0) };
+        let mut whole = vec![0; skipped.saturating_add(buffer.len())];
+        let length = self.read(&mut whole)?;
+        let rest = whole.get(skipped..length).unwrap_or_default();
+        Ok(buffer.iter_mut().zip(rest).map(|(to, from)| *to = *from).count())
+    }
 }
 
 /// Input and output on a host, real or recorded.
@@ -37,6 +47,11 @@ pub trait HostIo: Send + Sync {
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
     /// What a directory looks like now.
     fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
+    /// Whether somebody may write to a file, by its mode; none where modes mean nothing (a recorded host).
+    fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
+        let _ = path;
+        Ok(None)
+    }
 }
 
 /// Directories outside of `/sys` and `/proc` that are read where they are.
@@ -82,6 +97,11 @@ impl fmt::Debug for Host {
 }
 
 impl Host {
+    /// A file or directory beside the trees: `run`, `dev/kmsg` of a running host, raw inputs of a recorded one.
+    pub fn beside(&self, name: &str) -> PathBuf {
+        self.sysfs.parent().unwrap_or(Path::new("/")).join(name)
+    }
+
     /// The real directory behind a path that may be a link, as sysfs' class and bus entries are. Follows at most
     /// eight links and never leaves the text of the paths, so that recorded and injected hosts work the same.
     pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {

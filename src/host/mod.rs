@@ -7,18 +7,22 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod ethtool;
 pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
 pub mod holders;
 pub mod io;
+pub mod irq;
+pub mod kmsg;
 pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod netlink;
 pub mod numa;
 pub mod pci;
+pub mod posture;
 pub mod rdma;
 pub mod recording;
 #[cfg(test)]
@@ -30,15 +34,23 @@ pub mod text;
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
+/// Collectors that run only where they are asked for: what they read costs the hardware.
+pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name];
+
 /// Every collector, in the order of the metrics.
 pub const COLLECTORS: &[Spec] = &[
     rdma::SPEC,
     rdma::resources::SPEC,
+    rdma::queues::SPEC,
     pci::SPEC,
     net::SPEC,
     sriov::SPEC,
     holders::SPEC,
     machine::SPEC,
+    ethtool::SPEC,
+    irq::SPEC,
+    kmsg::SPEC,
     numa::SPEC,
+    posture::SPEC,
     system::SPEC,
 ];

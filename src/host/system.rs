@@ -80,7 +80,7 @@ fn hostname(bytes: &[u8]) -> Reading<Arc<str>> {
 }
 
 /// `350735.47 234388.90`: seconds since boot with two decimals, then idle time.
-fn uptime(bytes: &[u8]) -> Reading<Duration> {
+pub(super) fn uptime(bytes: &[u8]) -> Reading<Duration> {
     text::parsed(bytes, |text| {
         let (seconds, hundredths) = text.split_ascii_whitespace().next()?.split_once('.')?;
         let hundredths = Some(hundredths).filter(|digits| digits.len() == 2)?;

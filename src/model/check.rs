@@ -165,6 +165,18 @@ checks! {
     VfGroupShared = "vf_group_shared",
     /// A VF's configuration is no longer what it was, or not what its holder wants.
     VfConfigDrifted = "vf_config_drifted",
+    /// A device's interrupts are served on another NUMA node than its own.
+    IrqRemote = "irq_remote",
+    /// One CPU serves most of the interrupts of a device that has many vectors.
+    IrqPiledUp = "irq_piled_up",
+    /// A device's vectors stand elsewhere than they did when all was well.
+    IrqDrifted = "irq_drifted",
+    /// An Ethernet port loses RDMA traffic, or stands still.
+    RoceLossy = "roce_lossy",
+    /// The kernel said something about a watched device.
+    KernelMessage = "kernel_message",
+    /// How the host is set up costs speed, or stands in the way of pass-through.
+    HostPosture = "host_posture",
 }
 
 impl std::str::FromStr for Check {

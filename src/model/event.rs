@@ -28,6 +28,8 @@ pub enum EventKind {
     FindingEnded,
     /// The learned baseline changed.
     BaselineLearned,
+    /// Kernel messages were dropped before they could be read.
+    KernelLogLost,
     /// The configuration was read again.
     Reloaded,
     /// A VF appeared, went away, or changed its driver, identity or holder.
@@ -51,6 +53,7 @@ impl EventKind {
             Self::FindingBegan => "finding_began",
             Self::FindingEnded => "finding_ended",
             Self::BaselineLearned => "baseline_learned",
+            Self::KernelLogLost => "kernel_log_lost",
             Self::Reloaded => "reloaded",
             Self::VfChanged => "vf_changed",
             Self::Migration => "migration",

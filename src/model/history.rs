@@ -98,6 +98,18 @@ pub struct DeviceBaseline {
     /// The links of its path, from the device up.
     #[serde(default)]
     pub path: Vec<LinkBaseline>,
+    /// Its completion vectors, on hosts where their place can be told.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<IrqBaseline>,
+}
+
+/// How many completion vectors a device had, and how many of them on its own NUMA node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IrqBaseline {
+    /// All.
+    pub vectors: u64,
+    /// Those on the device's own node.
+    pub local: u64,
 }
 
 /// What a port was like.
@@ -146,6 +158,20 @@ pub struct LinkHistory {
     pub root_aer: [Window; 3],
 }
 
+/// The past of one function's interrupts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct IrqHistory {
+    /// Interrupts served since boot, by CPU; they go on over a wrap, a CPU that went away and a driver that was
+    /// reloaded. None while they cannot be counted.
+    pub served: Option<BTreeMap<u32, u64>>,
+    /// By vector and CPU, over the last interval that had any interrupt of the function; at first, since boot.
+    pub recent: BTreeMap<u32, Vec<(u32, u64)>>,
+    /// Whether `recent` is still all since boot.
+    pub since_boot: bool,
+    /// Changes of the CPUs in force of a vector that were seen.
+    pub affinity_changes: u64,
+}
+
 /// All that is remembered of a host.
 #[derive(Debug, Clone, Default)]
 pub struct History {
@@ -153,6 +179,14 @@ pub struct History {
     pub ports: BTreeMap<PortKey, PortHistory>,
     /// PCI functions.
     pub functions: BTreeMap<PciAddress, LinkHistory>,
+    /// Interrupts, by function.
+    pub irqs: BTreeMap<PciAddress, IrqHistory>,
+    /// Statistics of Ethernet ports, by interface and name.
+    pub netdevs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Window>>,
+    /// Counters of RDMA ports on Ethernet that tell of loss, by name.
+    pub roce: BTreeMap<PortKey, BTreeMap<&'static str, Window>>,
+    /// Number of the last kernel log record that was read.
+    pub kernel_log: Option<u64>,
     /// What was learned or accepted before.
     pub baseline: Baseline,
     /// Who holds which VF.

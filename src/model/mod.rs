@@ -5,16 +5,21 @@
 
 pub mod check;
 pub mod counter;
+pub mod cpus;
+pub mod ethtool;
 pub mod event;
 pub mod finding;
 pub mod history;
 pub mod holder;
 pub mod ids;
+pub mod irq;
+pub mod kmsg;
 pub mod machine;
 pub mod net;
 pub mod numa;
 pub mod pcie;
 pub mod policy;
+pub mod posture;
 pub mod rdma;
 pub mod reading;
 pub mod snapshot;

@@ -9,6 +9,7 @@ use super::learn::{Learner, News};
 use super::ledger::Ledger;
 use super::report::Report;
 use super::vfmap::Mapper;
+use crate::assess::irq;
 use crate::assess::lane::Lanes;
 use crate::assess::verdicts::{Standings, Verdicts};
 use crate::assess::{View, assess};
@@ -64,6 +65,7 @@ impl Engine {
     pub fn restore(&mut self, remembered: super::store::Remembered, now: Stamp) {
         self.history.baseline = remembered.baseline;
         self.history.vf_map = remembered.vf_map;
+        self.learner.restore(remembered.boot_id.clone(), remembered.kernel_log);
         for (key, flaps) in remembered.flaps {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
         }
@@ -165,6 +167,7 @@ impl Engine {
             limited: limited(&snapshot, &self.history.vf_map),
             vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
+            irqs: irq::summaries(&snapshot, &self.history),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
             recovered: self.recovered.iter().rev().cloned().collect(),
@@ -310,7 +313,8 @@ fn limited(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Arc<str>> {
     }
     let sentence = |(name, (count, first)): (&str, (usize, &str))| {
         let files = if count == 1 { first.to_owned() } else { format!("{first} and {} more", count - 1) };
-        Arc::from(format!("{name}: no permission to read {files}; CAP_DAC_READ_SEARCH would show it"))
+        let needed = if name == "kmsg" { "CAP_SYSLOG" } else { "CAP_DAC_READ_SEARCH" };
+        Arc::from(format!("{name}: no permission to read {files}; {needed} would show it"))
     };
     let mut hidden: BTreeMap<Missing, usize> = BTreeMap::new();
     for row in vf_map.rows.values() {

@@ -4,11 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::interrupts::Interrupts;
+use super::kernel_log::KernelLogTrack;
+use super::roce::Roce;
+use crate::assess::irq::placement;
 use crate::assess::lane::{Lanes, is_virtual};
 use crate::assess::ports::baseline_key;
 use crate::model::event::EventKind;
-use crate::model::history::{History, LinkBaseline, LinkHistory, PortBaseline, Window};
+use crate::model::history::{History, IrqBaseline, LinkBaseline, LinkHistory, PortBaseline, Window};
 use crate::model::ids::{Guid, PciAddress, PortKey};
+use crate::model::irq::{IrqFunction, Nodes};
 use crate::model::pcie::{AerSeverity, PciFunction};
 use crate::model::policy::{Policy, Thresholds};
 use crate::model::rdma::{Port, PortState, RdmaDevice};
@@ -30,6 +35,9 @@ pub struct Learner {
     links: BTreeMap<PciAddress, (TransfersPerSecond, Width)>,
     devices: Option<Arc<[Arc<str>]>>,
     boot: Option<(Option<Arc<str>>, Tick)>,
+    interrupts: Interrupts,
+    kernel_log: KernelLogTrack,
+    roce: Roce,
 }
 
 #[derive(Debug, Default)]
@@ -43,6 +51,11 @@ struct PortTrack {
 }
 
 impl Learner {
+    /// Takes the boot and the last kernel log record of an earlier run.
+    pub fn restore(&mut self, boot_id: Option<String>, kernel_log: Option<u64>) {
+        self.kernel_log.restore(boot_id, kernel_log);
+    }
+
     /// Takes a pass into the history and says what happened.
     pub fn observe(
         &mut self,
@@ -74,6 +87,9 @@ impl Learner {
         for function in snapshot.all::<PciFunction>() {
             count_errors(history, function, now);
         }
+        self.interrupts.observe(&mut history.irqs, snapshot.all());
+        self.kernel_log.observe(history, snapshot, &mut news);
+        self.roce.observe(history, snapshot);
         learn_baseline(history, snapshot, topology, lanes, &mut news);
         news
     }
@@ -272,6 +288,7 @@ fn learn_baseline(
     lanes: &Lanes,
     news: &mut Vec<News>,
 ) {
+    let nodes = Nodes::of(snapshot);
     for device in snapshot.devices() {
         let function = device.identity.pci_address;
         if function.is_some_and(|function| is_virtual(snapshot, function)) {
@@ -312,6 +329,12 @@ fn learn_baseline(
             };
         }
         let Some(function) = function else { continue };
+        let vectors = snapshot.all::<IrqFunction>().find(|vectors| vectors.address == function);
+        if let Some(placement) = vectors.and_then(|vectors| placement(&nodes, vectors)) {
+            let share = |placed: &IrqBaseline| (u128::from(placed.local) << 64) / u128::from(placed.vectors.max(1));
+            let better = known.interrupts.is_none_or(|before| share(&placement) >= share(&before));
+            known.interrupts = if better { Some(placement) } else { known.interrupts };
+        }
         let seen: Vec<LinkBaseline> = topology
             .path(function)
             .map_while(|link| {

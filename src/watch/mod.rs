@@ -3,10 +3,13 @@
 pub mod clock;
 pub mod crew;
 pub mod engine;
+pub mod interrupts;
+pub mod kernel_log;
 pub mod learn;
 pub mod ledger;
 pub mod poller;
 pub mod report;
+pub mod roce;
 pub mod running;
 pub mod store;
 pub mod vfmap;

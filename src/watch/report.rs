@@ -10,6 +10,7 @@ use crate::model::check::Status;
 use crate::model::event::Event;
 use crate::model::finding::{Finding, Undecided};
 use crate::model::ids::PciAddress;
+use crate::model::irq::IrqSummary;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
 use crate::model::topology::Topology;
@@ -44,6 +45,8 @@ pub struct Report {
     pub link_changes: BTreeMap<PciAddress, u64>,
     /// Who holds which VF.
     pub vf_map: VfMap,
+    /// What is said of each function's interrupts.
+    pub irqs: BTreeMap<PciAddress, IrqSummary>,
     /// When the judgement was made.
     pub evaluated: SystemTime,
 }

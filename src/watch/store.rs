@@ -39,6 +39,8 @@ pub struct Remembered {
     pub findings: BTreeMap<(String, String), SystemTime>,
     /// Who held which VF.
     pub vf_map: VfMap,
+    /// Number of the last kernel log record that was read in that boot.
+    pub kernel_log: Option<u64>,
     /// Events, oldest first.
     pub events: Vec<Event>,
 }
@@ -89,6 +91,8 @@ struct State {
     findings: Vec<Held>,
     #[serde(default)]
     vf_map: super::vfmap::stored::Map,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    kernel_log: Option<u64>,
 }
 
 /// The part of a state that every version has.
@@ -229,6 +233,7 @@ impl Store {
                 })
                 .collect(),
             vf_map: super::vfmap::stored::Map::from(&history.vf_map),
+            kernel_log: history.kernel_log,
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
         replace(&self.directory, STATE, &bytes)?;
@@ -313,6 +318,7 @@ fn remember(state: State) -> Remembered {
             .collect(),
         findings: state.findings.into_iter().map(|held| ((held.check, held.subject), wall(held.since))).collect(),
         vf_map: state.vf_map.into(),
+        kernel_log: state.kernel_log,
         events: Vec::new(),
     }
 }

@@ -27,6 +27,11 @@ pub enum Op {
     Stamp,
 }
 
+impl Op {
+    /// Those that are recorded.
+    pub const ALL: [Self; 4] = [Self::Open, Self::List, Self::Link, Self::Stamp];
+}
+
 /// What can be wrong with a path.
 #[derive(Debug, Clone)]
 pub enum Fault {
@@ -48,7 +53,7 @@ pub enum Fault {
 pub struct Faulty {
     /// Its files.
     pub memory: Arc<MemoryHost>,
-    tree: Tree,
+    entries: BTreeMap<PathBuf, Entry>,
     shared: Arc<Shared>,
 }
 
@@ -68,12 +73,14 @@ struct State {
 
 impl Faulty {
     /// A host with these files.
-    pub fn new(tree: Tree) -> Arc<Self> {
+    pub fn new(tree: &Tree) -> Arc<Self> {
         let memory = Arc::new(MemoryHost::new());
-        for (path, entry) in tree.entries() {
-            put(&memory, &Path::new("/").join(path), entry);
+        let entries: BTreeMap<PathBuf, Entry> =
+            tree.entries().map(|(path, entry)| (Path::new("/").join(path), entry.clone())).collect();
+        for (path, entry) in &entries {
+            put(&memory, path, entry);
         }
-        Arc::new(Self { memory, tree, shared: Arc::default() })
+        Arc::new(Self { memory, entries, shared: Arc::default() })
     }
 
     /// As collectors see it.
@@ -99,20 +106,18 @@ impl Faulty {
 
     /// Every path that it was made with.
     pub fn paths(&self) -> impl Iterator<Item = PathBuf> {
-        self.tree.entries().map(|(path, _)| Path::new("/").join(path))
+        self.entries.keys().cloned()
     }
 
     /// Every file that it was made with.
     pub fn files(&self) -> impl Iterator<Item = PathBuf> {
-        let files = self.tree.entries().filter(|(_, entry)| matches!(entry, Entry::File(_)));
-        files.map(|(path, _)| Path::new("/").join(path))
+        let files = self.entries.iter().filter(|(_, entry)| matches!(entry, Entry::File(_)));
+        files.map(|(path, _)| path.clone())
     }
 
     /// What stood at a path when the host was made; none for a directory that has entries.
     pub fn original(&self, path: &Path) -> Option<&Entry> {
-        let path = canonical(&self.memory, path.parent()?).join(path.file_name()?);
-        let path = path.strip_prefix("/").ok()?;
-        self.tree.entries().find_map(|(at, entry)| (at == path).then_some(entry))
+        self.entries.get(&canonical(&self.memory, path.parent()?).join(path.file_name()?))
     }
 
     /// Spoils a path.

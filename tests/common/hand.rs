@@ -33,7 +33,7 @@ pub fn of(host: &HostTree) -> (Arc<Faulty>, Vec<Device>) {
         port: root(device.port),
         ..device
     });
-    (Faulty::new(host.tree()), devices.collect())
+    (Faulty::new(&host.tree()), devices.collect())
 }
 
 /// A poller whose passes are made by hand, on a clock that stands.

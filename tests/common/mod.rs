@@ -15,3 +15,4 @@ pub mod run;
 pub mod tools;
 pub mod toy;
 pub mod tree;
+pub mod vfs;

@@ -27,7 +27,7 @@ pub fn eight_cards() -> (Arc<Faulty>, Plan) {
     tree.line(devices[0].port.join("counters/symbol_error"), 65_535);
     tree.line(devices[0].function.join("ari_enabled"), 0);
     let vf = vf_device(&mut tree, &devices[6], "mlx5_9");
-    (Faulty::new(tree), Plan::new(&host, &[vf]))
+    (Faulty::new(&tree), Plan::new(&host, &[vf]))
 }
 
 /// Gives the first VF of a function an RDMA device of its own.

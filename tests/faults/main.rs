@@ -56,7 +56,10 @@ impl Sweep<'_> {
             if let Some((_, found)) = judged.iter().find(|(seen, _)| *seen == spoilt) {
                 wrong.extend(found.clone());
             } else {
-                let found = self.judge(&mut trial, &spoilt, &rules);
+                let mut found = self.changed(&trial.say(&spoilt), 0, &rules);
+                if judged.is_empty() {
+                    found.extend(self.left(&mut trial));
+                }
                 wrong.extend(found.clone());
                 judged.push((spoilt, found));
             }
@@ -66,13 +69,16 @@ impl Sweep<'_> {
         }
     }
 
-    /// What changed that may not, and, once for each outcome, what is left of it afterwards.
-    fn judge(&self, trial: &mut Trial<'_>, spoilt: &Seen, rules: &[Rule]) -> Vec<String> {
-        let allowed = |sample: &Sample| rules.iter().any(|rule| rule.names(sample));
-        let mut found = unexpected(&trial.say(spoilt), &self.clean[0], allowed);
+    /// What changed that may not.
+    fn changed(&self, lines: &[String], moment: usize, rules: &[Rule]) -> Vec<String> {
+        unexpected(lines, &self.clean[moment], |sample| rules.iter().any(|rule| rule.names(sample)))
+    }
+
+    /// What is left of a fault when it is over.
+    fn left(&self, trial: &mut Trial<'_>) -> Vec<String> {
         let mended = trial.read(AGAIN);
-        let left = unexpected(&trial.say(&mended), &self.clean[1], |_| false);
-        found.extend(left.into_iter().map(|line| format!("afterwards: {line}")));
+        let left = self.changed(&trial.say(&mended), 1, &[]);
+        let mut found: Vec<_> = left.into_iter().map(|line| format!("afterwards: {line}")).collect();
         if !mended.errors.is_empty() {
             found.push(format!("afterwards: counted {:?}", mended.errors));
         }
@@ -83,22 +89,25 @@ impl Sweep<'_> {
     fn break_open(&mut self, path: &Path, kind: Kind) {
         let rules = self.plan.of(path);
         let errnos = ["EIO", "ENODEV"];
+        let mut judged: Option<Seen> = None;
         for (name, fault) in table::faults(kind).into_iter().filter(|(name, _)| errnos.contains(name)) {
             self.tried += 1;
             let mut trial = self.bench.trial(Some(path));
-            let before = trial.read(FIRST);
-            trial.say(&before);
+            trial.read(FIRST);
             self.bench.io.spoil(path, &fault);
             let reads = self.bench.io.reads(path);
             let broken = trial.read(AGAIN);
             let is_read = self.bench.io.reads(path) > reads;
             self.bench.io.mend(path);
-            let lines = trial.say(&broken);
-            let mut wrong = unexpected(&lines, &self.clean[1], |sample| rules.iter().any(|rule| rule.names(sample)));
+            let mut wrong = Vec::new();
+            if judged.as_ref() != Some(&broken) {
+                wrong.extend(self.changed(&trial.say(&broken), 1, &rules));
+            }
             let expected = if is_read { self.expected(path, kind, name) } else { BTreeMap::new() };
             if broken.errors != expected {
                 wrong.push(format!("counted {:?}, not {expected:?}", broken.errors));
             }
+            judged = Some(broken);
             if !wrong.is_empty() {
                 self.wrong.push(format!("{name} at {}:\n  {}", path.display(), wrong.join("\n  ")));
             }

@@ -48,15 +48,13 @@ pub(super) fn drifted(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder && tenure.holder.is_guest());
         let changes = tenure.and_then(|tenure| tenure.config).map(|before| differences(&before, &config));
         let wanted = || unlike_claim(scene, seen, &config);
-        let (reason, changes) = match changes.filter(|changes| !changes.is_empty()) {
-            Some(changes) => ("under_holder", changes),
-            None => {
-                let Some(change) = wanted() else {
-                    verdicts.ok(Check::VfConfigDrifted);
-                    continue;
-                };
-                ("differs_from_claim", vec![change])
-            }
+        let (reason, changes) = if let Some(changes) = changes.filter(|changes| !changes.is_empty()) {
+            ("under_holder", changes)
+        } else if let Some(change) = wanted() {
+            ("differs_from_claim", vec![change])
+        } else {
+            verdicts.ok(Check::VfConfigDrifted);
+            continue;
         };
         let summary = format!(
             "{}, held by {}: {}. Set it as it was (`ip link set {} vf {} …`), or restart its guest with the new settings.",

@@ -1,5 +1,7 @@
 //! The facts of a report as JSON. Names are those of the metrics where there is one.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
@@ -7,6 +9,8 @@ use super::{SCHEMA, host};
 use crate::export::agent::{AgentState, Process};
 use crate::export::content::{Content, PortRow};
 use crate::model::counter::Counters;
+use crate::model::cpus::CpuSet;
+use crate::model::irq::{IrqFunction, IrqVector};
 use crate::model::net::Netdev;
 use crate::model::numa::NumaNode;
 use crate::model::pcie::{Aer, AerSeverity, FunctionKind, PciFunction};
@@ -36,6 +40,7 @@ pub fn snapshot(report: &Report) -> Value {
         "netdevs": report.snapshot.all().map(netdev_value).collect::<Vec<_>>(),
         "numa_nodes": report.snapshot.all().map(numa_value).collect::<Vec<_>>(),
         "resources": report.snapshot.all().map(resources_value).collect::<Vec<_>>(),
+        "interrupts": report.snapshot.all().map(|function| interrupts_value(report, function)).collect::<Vec<_>>(),
         "collectors": report.snapshot.collectors.iter().map(collector_value).collect::<Vec<_>>(),
     })
 }
@@ -169,6 +174,31 @@ fn netdev_value(netdev: &Netdev) -> Value {
         "operstate": netdev.operstate,
         "carrier_changes": netdev.carrier_changes,
         "unreadable": unreadable.0,
+    })
+}
+
+fn interrupts_value(report: &Report, function: &IrqFunction) -> Value {
+    let cpus = |set: &Option<Arc<CpuSet>>| set.as_ref().map(ToString::to_string);
+    let vector = |vector: &IrqVector| {
+        json!({
+            "irq": vector.irq,
+            "action": vector.action,
+            "effective_cpus": cpus(&vector.effective),
+            "allowed_cpus": cpus(&vector.allowed),
+            "hinted_cpus": cpus(&vector.hint),
+            "managed": vector.managed,
+            "interrupts": vector.counts.as_ref().map(|counts| counts.iter().map(|(_, count)| u64::from(*count)).sum::<u64>()),
+        })
+    };
+    let summary = report.irqs.get(&function.address);
+    let busiest = summary.and_then(|summary| summary.busiest);
+    json!({
+        "pci_address": function.address,
+        "numa_node": function.numa_node,
+        "busiest_cpu": busiest.map(|(cpu, _)| cpu),
+        "busiest_cpu_ratio": busiest.map(|(_, share)| share),
+        "affinity_changes": summary.map(|summary| summary.affinity_changes),
+        "vectors": function.vectors.iter().map(vector).collect::<Vec<_>>(),
     })
 }
 

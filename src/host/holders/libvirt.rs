@@ -1,7 +1,7 @@
 //! Libvirt's files: live statuses (`/run/libvirt/qemu/*.xml`) and definitions (`/etc/libvirt/qemu/*.xml`).
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quick_xml::XmlVersion;
@@ -27,12 +27,13 @@ pub struct Directories {
     defined: Directory,
 }
 
-/// One directory of domains, and when it last changed.
+/// One directory of domains.
 #[derive(Default)]
 struct Directory {
-    stamp: Option<DirStamp>,
-    domains: Vec<Domain>,
-    /// Why it could not be read.
+    /// Files by path, what each looked like when it was read, and the domain in it. Libvirt replaces files whole, so
+    /// one that looks the same is the same.
+    files: BTreeMap<PathBuf, (DirStamp, Option<Domain>)>,
+    /// Why something could not be read.
     trouble: Option<Reason>,
     there: bool,
 }
@@ -40,12 +41,10 @@ struct Directory {
 impl Lane for Directories {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
         let (run, etc) = (pass.host.roots.run_libvirt.join("qemu"), pass.host.roots.libvirt.join("qemu"));
-        // A live status is rewritten in its place: its directory's stamp may stay, its content is looked at always.
-        self.live.stamp = None;
         self.live.read(pass, &run);
         self.defined.read(pass, &etc);
-        let mut domains = self.live.domains.clone();
-        for domain in &self.defined.domains {
+        let mut domains: Vec<Domain> = self.live.domains().cloned().collect();
+        for domain in self.defined.domains() {
             if !domains.iter().any(|live| live.name == domain.name) {
                 domains.push(domain.clone());
             }
@@ -64,42 +63,43 @@ impl Lane for Directories {
 }
 
 impl Directory {
+    fn domains(&self) -> impl Iterator<Item = &Domain> {
+        self.files.values().filter_map(|(_, domain)| domain.as_ref())
+    }
+
     fn read(&mut self, pass: &mut Pass<'_>, path: &Path) {
-        let io = &pass.host.io;
-        let listed = io.stamp(path).and_then(|stamp| {
-            let known = self.stamp == Some(stamp);
-            Ok((stamp, if known { None } else { Some(io.list(path)?) }))
-        });
+        let listed = pass.host.io.list(path);
         (self.there, self.trouble) = (listed.is_ok(), listed.as_ref().err().and_then(reason_of));
-        match listed {
-            Ok((_, None)) => {}
-            Ok((stamp, Some(names))) => {
-                self.stamp = Some(stamp);
-                self.domains.clear();
-                let mut names: Vec<String> = names.into_iter().filter(|name| is_xml(name)).collect();
-                names.sort_unstable();
-                for name in names {
-                    self.read_file(pass, &path.join(name));
-                }
+        let names = listed.unwrap_or_default();
+        let paths: Vec<PathBuf> = names.iter().filter(|name| is_xml(name)).map(|name| path.join(name)).collect();
+        self.files.retain(|known, _| paths.contains(known));
+        for path in paths {
+            let Ok(stamp) = pass.host.io.stamp(&path) else { continue };
+            if self.files.get(&path).is_none_or(|(known, _)| *known != stamp) {
+                self.read_file(pass, path, stamp);
             }
-            Err(_) => *self = Self { trouble: self.trouble, ..Self::default() },
         }
     }
 
-    fn read_file(&mut self, pass: &mut Pass<'_>, path: &Path) {
-        match content(&*pass.host.io, path, LONGEST) {
-            Ok(bytes) => match domain(&bytes) {
-                Some(domain) => self.domains.push(domain),
-                // A file that is being written is read again next time.
-                None if bytes.is_empty() => self.stamp = None,
-                None => pass.fault(path, Reason::Malformed),
-            },
-            Err(error) => match reason_of(&error) {
-                Some(Reason::Permission) => self.trouble = Some(Reason::Permission),
-                Some(reason) => pass.fault(path, reason),
-                None => {}
-            },
-        }
+    fn read_file(&mut self, pass: &mut Pass<'_>, path: PathBuf, stamp: DirStamp) {
+        let domain = match content(&*pass.host.io, &path, LONGEST) {
+            // One that is just being written is read again next time.
+            Ok(bytes) if bytes.is_empty() => return,
+            Ok(bytes) => domain(&bytes).or_else(|| {
+                pass.fault(&path, Reason::Malformed);
+                None
+            }),
+            Err(error) => {
+                match reason_of(&error) {
+                    Some(Reason::Permission) => self.trouble = Some(Reason::Permission),
+                    Some(reason) => pass.fault(&path, reason),
+                    None => {}
+                }
+                self.files.remove(&path);
+                return;
+            }
+        };
+        self.files.insert(path, (stamp, domain));
     }
 }
 

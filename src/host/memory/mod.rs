@@ -132,7 +132,11 @@ struct Opened(Arc<File>);
 
 impl OpenFile for Opened {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.0.read(buffer)
+        self.0.read(0, buffer)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(usize::try_from(offset).unwrap_or(usize::MAX), buffer)
     }
 }
 

@@ -43,13 +43,14 @@ impl File {
         self.changed.notify_all();
     }
 
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&self, offset: usize, buffer: &mut [u8]) -> io::Result<usize> {
         let state = self.changed.wait_while(self.lock(), |state| state.blocked && !state.removed);
         let state = state.unwrap_or_else(PoisonError::into_inner);
         if state.removed {
             return Err(Errno::NODEV.into());
         }
         let content = state.content.as_ref().map_err(|errno| io::Error::from(*errno))?;
+        let content = content.get(offset..).unwrap_or_default();
         Ok(buffer.iter_mut().zip(content).map(|(to, from)| *to = *from).count())
     }
 

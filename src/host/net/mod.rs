@@ -71,7 +71,7 @@ impl Collector for Net {
 
 /// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
 /// are another device's.
-fn interfaces(pass: &mut Pass<'_>, device: &Attached) -> Vec<(PathBuf, String)> {
+pub(super) fn interfaces(pass: &mut Pass<'_>, device: &Attached) -> Vec<(PathBuf, String)> {
     let list = |pass: &mut Pass<'_>, parent: &Path| -> Vec<(PathBuf, String)> {
         let directory = parent.join("net");
         let names = pass.list(&directory).unwrap_or_default();

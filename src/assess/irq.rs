@@ -1,0 +1,348 @@
+//! Interrupts: served on the wrong NUMA node, piled up on one CPU, moved from where they were.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::View;
+use super::ports::baseline;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::cpus::CpuSet;
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::history::{History, IrqBaseline, IrqHistory};
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, Nodes, Role};
+use crate::model::snapshot::Snapshot;
+
+/// How long a bad placement must hold.
+const HOLD: Hold = Hold::For(Duration::from_secs(15 * 60));
+
+/// Vectors and CPUs from which on a pile is one.
+const SPREAD: usize = 4;
+
+/// Numbers of vectors that a sentence names before it says how many more.
+const NAMED: usize = 8;
+
+/// What is said of each function's interrupts.
+pub fn summaries(snapshot: &Snapshot, history: &History) -> BTreeMap<PciAddress, IrqSummary> {
+    let nodes = Nodes::of(snapshot);
+    let mut summaries = BTreeMap::new();
+    for function in snapshot.all::<IrqFunction>() {
+        let past = history.irqs.get(&function.address);
+        let mut summary = IrqSummary {
+            placed: function.numa_node.is_some_and(|node| nodes.cpus(node).is_some()),
+            affinity_changes: past.map_or(0, |past| past.affinity_changes),
+            busiest: past.and_then(|past| busiest(past.recent.values().flatten())),
+            ..IrqSummary::default()
+        };
+        for vector in &function.vectors {
+            add(&mut summary.vectors, nodes.vector_locality(function.numa_node, vector), 1);
+        }
+        if let Some(served) = past.and_then(|past| past.served.as_ref()) {
+            let interrupts = summary.interrupts.insert([0; 3]);
+            for (cpu, count) in served {
+                add(interrupts, nodes.locality(function.numa_node, *cpu), *count);
+            }
+        }
+        summaries.insert(function.address, summary);
+    }
+    summaries
+}
+
+fn add(counts: &mut [u64; 3], locality: Locality, count: u64) {
+    let [local, remote, unknown] = counts;
+    let place = match locality {
+        Locality::Local => local,
+        Locality::Remote => remote,
+        Locality::Unknown => unknown,
+    };
+    *place = place.saturating_add(count);
+}
+
+/// The CPU that served most of these interrupts, and its share.
+fn busiest<'a>(served: impl Iterator<Item = &'a (u32, u64)>) -> Option<(u32, f64)> {
+    let mut by_cpu: BTreeMap<u32, u64> = BTreeMap::new();
+    for (cpu, count) in served {
+        *by_cpu.entry(*cpu).or_default() += count;
+    }
+    let all: u64 = by_cpu.values().sum();
+    let (cpu, most) = by_cpu.into_iter().max_by_key(|(cpu, count)| (*count, std::cmp::Reverse(*cpu)))?;
+    (all > 0).then(|| (cpu, ratio(most, all)))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a share, not a count")]
+fn ratio(part: u64, whole: u64) -> f64 {
+    part as f64 / whole as f64
+}
+
+/// One function's data vectors with what they served last.
+struct Placed<'a> {
+    function: &'a IrqFunction,
+    past: &'a IrqHistory,
+    device: Option<DeviceName>,
+    node: u32,
+    own: &'a CpuSet,
+}
+
+impl Placed<'_> {
+    fn subject(&self) -> Subject {
+        self.device.clone().map_or(Subject::Pci(self.function.address), Subject::Device)
+    }
+
+    /// The data vectors whose placement somebody chose.
+    fn vectors(&self) -> impl Iterator<Item = &IrqVector> {
+        self.function.vectors.iter().filter(|vector| vector.role == Role::Completion && !vector.managed)
+    }
+
+    fn recent(&self, vector: &IrqVector) -> &[(u32, u64)] {
+        self.past.recent.get(&vector.irq).map_or(&[], Vec::as_slice)
+    }
+
+    fn served(&self, vector: &IrqVector, counts: impl Fn(u32) -> bool) -> u64 {
+        self.recent(vector).iter().filter(|(cpu, _)| counts(*cpu)).map(|(_, count)| count).sum()
+    }
+
+    fn name(&self) -> String {
+        let address = self.function.address;
+        self.device.as_ref().map_or_else(|| address.to_string(), |device| format!("{device} ({address})"))
+    }
+
+    fn condition(&self, check: Check, severity: Severity, reason: &'static str, summary: String) -> Condition {
+        Condition::new(check, self.subject(), severity, reason, summary)
+            .device(self.device.clone())
+            .address(Some(self.function.address))
+            .hold(HOLD)
+    }
+}
+
+/// Functions with the RDMA device each of them has.
+fn functions<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a IrqFunction, Option<DeviceName>)> {
+    view.snapshot.all::<IrqFunction>().map(|function| {
+        let own = view.snapshot.devices().filter(|device| device.identity.pci_address == Some(function.address));
+        (function, own.map(|device| device.name.clone()).min())
+    })
+}
+
+/// A function whose place is known on a host where it matters.
+fn placed<'a>(
+    view: &'a View<'_>,
+    nodes: &'a Nodes,
+    function: &'a IrqFunction,
+    device: Option<DeviceName>,
+) -> Option<Placed<'a>> {
+    let node = function.numa_node.filter(|_| nodes.are_several())?;
+    let (own, past) = (nodes.cpus(node)?, view.history.irqs.get(&function.address)?);
+    Some(Placed { function, past, device, node, own })
+}
+
+/// `irq_remote`: data vectors served outside the function's node.
+pub fn remote(view: &View<'_>, verdicts: &mut Verdicts) {
+    let nodes = Nodes::of(view.snapshot);
+    for (function, device) in functions(view) {
+        let Some(placed) = placed(view, &nodes, function, device) else {
+            verdicts.skipped(Check::IrqRemote);
+            continue;
+        };
+        match judge_remote(view, &placed) {
+            Some(condition) => verdicts.found(condition),
+            None => verdicts.ok(Check::IrqRemote),
+        }
+    }
+}
+
+fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
+    let off_node = |cpu: u32| !placed.own.contains(cpu);
+    let all: u64 = placed.vectors().map(|vector| placed.served(vector, |_| true)).sum();
+    let off: Vec<&IrqVector> = placed.vectors().filter(|vector| placed.served(vector, off_node) > 0).collect();
+    let served: u64 = off.iter().map(|vector| placed.served(vector, off_node)).sum();
+    if off.is_empty() || all == 0 {
+        return None;
+    }
+    let share = ratio(served, all);
+    let severity = if served * 5 > all { Severity::Warning } else { Severity::Info };
+    let isolated = off_cpus(placed, &off).filter(|cpu| is_isolated(view, *cpu)).count();
+    let reason = if isolated > 0 { "isolated_cpu" } else { "other_node" };
+    let count = placed.vectors().count();
+    let cpus: Vec<String> = off_cpus(placed, &off).take(NAMED).map(|cpu| cpu.to_string()).collect();
+    let period = if placed.past.since_boot { "since boot" } else { "lately" };
+    let summary = format!(
+        "{}: {:.1} % of its interrupts {period} were served outside its NUMA node {} ({} of {count} completion vectors, \
+         on CPU {}), so data crosses the sockets. {}",
+        placed.name(),
+        share * 100.0,
+        placed.node,
+        off.len(),
+        cpus.join(", "),
+        advice(view, placed, &off)
+    );
+    let condition = placed.condition(Check::IrqRemote, severity, reason, summary);
+    Some(
+        condition
+            .because("remote_ratio", Some(share))
+            .because("remote_vectors", Some(off.len()))
+            .because("vectors", Some(count))
+            .because("numa_node", Some(placed.node))
+            .because("local_cpus", Some(placed.own.to_string()))
+            .because("irqs", Some(numbers(&off)))
+            .because("policy_owner", Some(owner(view, &off))),
+    )
+}
+
+/// The CPUs outside the node that served these vectors, each once, lowest first.
+fn off_cpus<'a>(placed: &'a Placed<'_>, off: &[&IrqVector]) -> impl Iterator<Item = u32> + use<'a> {
+    let served = off.iter().flat_map(|vector| placed.recent(vector)).map(|(cpu, _)| *cpu);
+    let cpus: std::collections::BTreeSet<u32> = served.filter(|cpu| !placed.own.contains(*cpu)).collect();
+    cpus.into_iter()
+}
+
+fn is_isolated(view: &View<'_>, cpu: u32) -> bool {
+    host(view).and_then(|host| host.isolated.as_ref()).is_some_and(|isolated| isolated.contains(cpu))
+}
+
+fn host<'a>(view: &'a View<'_>) -> Option<&'a IrqHost> {
+    view.snapshot.all::<IrqHost>().next()
+}
+
+/// Who decides where vectors are served.
+fn owner(view: &View<'_>, vectors: &[&IrqVector]) -> &'static str {
+    if host(view).is_some_and(|host| host.irqbalance) {
+        return "irqbalance";
+    }
+    let hinted = |vector: &&IrqVector| vector.hint.is_some() && vector.hint == vector.allowed;
+    if !vectors.is_empty() && vectors.iter().all(hinted) { "driver" } else { "administrator" }
+}
+
+fn numbers(vectors: &[&IrqVector]) -> String {
+    let named: Vec<String> = vectors.iter().take(NAMED).map(|vector| vector.irq.to_string()).collect();
+    let more = vectors.len().saturating_sub(NAMED);
+    if more > 0 { format!("{} and {more} more", named.join(" ")) } else { named.join(" ") }
+}
+
+/// The commands that show and mend it.
+fn advice(view: &View<'_>, placed: &Placed<'_>, off: &[&IrqVector]) -> String {
+    let irqs: Vec<String> = off.iter().take(NAMED).map(|vector| vector.irq.to_string()).collect();
+    let (list, own) = (irqs.join(" "), usable(view, placed.own));
+    let more = if off.len() > NAMED { format!(" (and {} more)", off.len() - NAMED) } else { String::new() };
+    let show = format!("`for i in {list}; do grep . /proc/irq/$i/effective_affinity_list; done` shows it{more}");
+    let mend = format!("`for i in {list}; do echo {own} > /proc/irq/$i/smp_affinity_list; done` mends it");
+    match owner(view, off) {
+        "irqbalance" => format!(
+            "{show}. irqbalance runs here and moves vectors: `systemctl restart irqbalance` lets it place them anew; \
+             what you write by hand it may move again, unless it is stopped or told to leave these ({mend})."
+        ),
+        "driver" => format!("{show}. The driver placed them so; {mend}."),
+        _ => format!("{show}; {mend}."),
+    }
+}
+
+/// Those of these CPUs that run and are not kept free.
+fn usable(view: &View<'_>, cpus: &CpuSet) -> CpuSet {
+    let known = host(view);
+    let barred = |cpu: &u32| {
+        let off = known.and_then(|host| host.online.as_ref()).is_some_and(|online| !online.contains(*cpu));
+        off || is_isolated(view, *cpu)
+    };
+    let free: Vec<String> = cpus.iter().take(1 << 14).filter(|cpu| !barred(cpu)).map(|cpu| cpu.to_string()).collect();
+    CpuSet::from_list(&free.join(",")).filter(|set| !set.is_empty()).unwrap_or_else(|| cpus.clone())
+}
+
+/// `irq_piled_up`: of four or more active data vectors one CPU serves over half of the interrupts, though there are
+/// CPUs to spread them over.
+pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
+    let nodes = Nodes::of(view.snapshot);
+    for (function, device) in functions(view) {
+        let Some(past) = view.history.irqs.get(&function.address).filter(|past| past.served.is_some()) else {
+            verdicts.skipped(Check::IrqPiledUp);
+            continue;
+        };
+        let (home, none) = (function.numa_node.unwrap_or_default(), CpuSet::default());
+        let own =
+            function.numa_node.and_then(|node| nodes.cpus(node)).or(host(view).and_then(|host| host.online.as_ref()));
+        let crowded = own.is_some_and(|own| usable(view, own).len() < SPREAD as u64);
+        let placed = Placed { function, past, device, node: home, own: own.unwrap_or(&none) };
+        let active: Vec<&IrqVector> = placed.vectors().filter(|vector| !placed.recent(vector).is_empty()).collect();
+        let most = busiest(active.iter().flat_map(|vector| placed.recent(vector)));
+        let Some((cpu, share)) = most.filter(|(_, share)| active.len() >= SPREAD && *share > 0.5 && !crowded) else {
+            verdicts.ok(Check::IrqPiledUp);
+            continue;
+        };
+        let there: Vec<&IrqVector> =
+            active.iter().copied().filter(|vector| placed.served(vector, |other| other == cpu) > 0).collect();
+        let set = |vector: &&IrqVector| vector.effective.clone().or_else(|| vector.allowed.clone());
+        let pinned = there.iter().filter(|vector| set(vector).is_some_and(|set| set.len() == 1)).count();
+        let spread = if pinned > 1 {
+            "spread them, one vector a CPU, with `echo CPU > /proc/irq/N/smp_affinity_list`"
+        } else {
+            "one queue carries most of the traffic: look at the number of queues and at flow steering (`ethtool -l`, \
+             `ethtool -x`)"
+        };
+        let summary = format!(
+            "{}: CPU {cpu} serves {:.0} % of its interrupts, though {} vectors are active; that CPU is the limit. \
+             `grep -e {} /proc/interrupts` shows it (vectors {}); {spread}.",
+            placed.name(),
+            share * 100.0,
+            active.len(),
+            function.address,
+            numbers(&there),
+        );
+        let reason = if pinned > 1 { "same_cpu" } else { "one_queue" };
+        let condition = placed.condition(Check::IrqPiledUp, Severity::Warning, reason, summary);
+        verdicts.found(
+            condition
+                .because("busiest_cpu", Some(cpu))
+                .because("busiest_cpu_ratio", Some(share))
+                .because("active_vectors", Some(active.len()))
+                .because("policy_owner", Some(owner(view, &there))),
+        );
+    }
+}
+
+/// How many data vectors a function has, and how many of them on its own node; none where that cannot be told.
+pub fn placement(nodes: &Nodes, function: &IrqFunction) -> Option<IrqBaseline> {
+    function.numa_node.filter(|node| nodes.are_several() && nodes.cpus(*node).is_some())?;
+    let data = || function.vectors.iter().filter(|vector| vector.role == Role::Completion && !vector.managed);
+    let places: Vec<Locality> = data().map(|vector| nodes.vector_locality(function.numa_node, vector)).collect();
+    let count = |wanted: fn(Locality) -> bool| places.iter().filter(|place| wanted(**place)).count() as u64;
+    let vectors = count(|place| place != Locality::Unknown);
+    (vectors > 0).then(|| IrqBaseline { vectors, local: count(|place| place == Locality::Local) })
+}
+
+/// `irq_drifted`: a tenth of the data vectors less on their own node than in the baseline.
+pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
+    let nodes = Nodes::of(view.snapshot);
+    for (function, device) in functions(view) {
+        let known = view.snapshot.devices().filter(|found| Some(&found.name) == device.as_ref());
+        let known = known.filter_map(|found| baseline(view.history, found)).find_map(|known| known.interrupts);
+        let now = placement(&nodes, function);
+        let (Some(before), Some(now), Some(placed)) = (known, now, placed(view, &nodes, function, device)) else {
+            verdicts.skipped(Check::IrqDrifted);
+            continue;
+        };
+        let (was, is) = (ratio(before.local, before.vectors), ratio(now.local, now.vectors));
+        if was - is < 0.1 {
+            verdicts.ok(Check::IrqDrifted);
+            continue;
+        }
+        let off = |vector: &&IrqVector| nodes.vector_locality(Some(placed.node), vector) == Locality::Remote;
+        let off: Vec<&IrqVector> = placed.vectors().filter(off).collect();
+        let summary = format!(
+            "{}: {} of its {} completion vectors are on its NUMA node {}, it was {} of {} before. {}",
+            placed.name(),
+            now.local,
+            now.vectors,
+            placed.node,
+            before.local,
+            before.vectors,
+            advice(view, &placed, &off)
+        );
+        let condition = placed.condition(Check::IrqDrifted, Severity::Warning, "off_node", summary);
+        verdicts.found(
+            condition
+                .because("local_vectors", Some(now.local))
+                .because("vectors", Some(now.vectors))
+                .because("baseline_local_vectors", Some(before.local))
+                .because("baseline_vectors", Some(before.vectors))
+                .because("policy_owner", Some(owner(view, &off))),
+        );
+    }
+}

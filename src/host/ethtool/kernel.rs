@@ -1,0 +1,170 @@
+//! The running kernel's statistics of an interface (`SIOCETHTOOL`).
+//!
+//! Drivers' own statistics are to be had by this ioctl alone: ethtool over netlink has the standard groups and the
+//! names, not these values. It is the one place where this program says `unsafe`: the kernel writes through a pointer
+//! within the request, which no safe wrapper can check.
+
+#![expect(unsafe_code, reason = "the kernel writes through a pointer within the request")]
+
+use std::ffi::c_void;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
+use rustix::net::{AddressFamily, SocketType, socket};
+
+use super::Statistics;
+
+const SIOCETHTOOL: Opcode = 0x8946;
+const GET_STRINGS: u32 = 0x1b;
+const GET_STATS: u32 = 0x1d;
+const GET_SET_INFO: u32 = 0x37;
+/// The set of statistics (`ETH_SS_STATS`).
+const SET: u32 = 1;
+/// Bytes of a name (`ETH_GSTRING_LEN`).
+const NAME: usize = 32;
+/// Most statistics that a driver may have; the largest have some thousands.
+const MOST: usize = 1 << 16;
+
+/// `struct ifreq` with a pointer, padded to more than its size on every architecture.
+#[repr(C)]
+struct Request {
+    name: [u8; 16],
+    data: *mut c_void,
+    rest: [u64; 2],
+}
+
+// SAFETY: the opcode is SIOCETHTOOL, whose argument is a `struct ifreq`; `Request` has its layout and at least its
+// size. It writes to the request and to what `data` points at, which the caller of `ask` answers for.
+unsafe impl Ioctl for Request {
+    type Output = ();
+    const IS_MUTATING: bool = true;
+
+    fn opcode(&self) -> Opcode {
+        SIOCETHTOOL
+    }
+
+    fn as_ptr(&mut self) -> *mut c_void {
+        std::ptr::from_mut(self).cast()
+    }
+
+    unsafe fn output_from_ptr(_: IoctlOutput, _: *mut c_void) -> rustix::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Asks the running kernel.
+#[derive(Debug)]
+pub struct Kernel {
+    socket: OwnedFd,
+}
+
+impl Kernel {
+    /// Opens the socket that ioctls need.
+    ///
+    /// # Errors
+    /// The system has no more sockets.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)? })
+    }
+
+    /// Asks with a command block, which the kernel writes its answer into.
+    ///
+    /// The kernel writes as much as the interface has at that moment, whatever the block says it has room for: every
+    /// block has room for twice of what was counted just before, and four thousand more.
+    fn ask(&self, netdev: &str, block: &mut [u64]) -> io::Result<()> {
+        let mut name = [0; 16];
+        let text = netdev.as_bytes();
+        if text.len() >= name.len() {
+            return Err(rustix::io::Errno::NODEV.into());
+        }
+        name.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        let request = Request { name, data: block.as_mut_ptr().cast(), rest: [0; 2] };
+        // SAFETY: `data` points at `block`, which is borrowed mutably for the whole call, begins with a command that
+        // the kernel knows, is aligned to 8 bytes, and has room for the answer as described above.
+        unsafe { ioctl(&self.socket, request) }?;
+        Ok(())
+    }
+
+    fn room(count: usize, bytes: usize) -> Vec<u64> {
+        vec![0; 2 + ((2 * count + 4096) * bytes).div_ceil(8)]
+    }
+}
+
+/// Two 32-bit numbers as they lie in memory.
+fn pair(first: u32, second: u32) -> u64 {
+    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
+    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
+}
+
+fn second(pair: u64) -> usize {
+    let [_, _, _, _, e, f, g, h] = pair.to_ne_bytes();
+    usize::try_from(u32::from_ne_bytes([e, f, g, h])).unwrap_or(0)
+}
+
+fn first(pair: u64) -> usize {
+    let [a, b, c, d, ..] = pair.to_ne_bytes();
+    usize::try_from(u32::from_ne_bytes([a, b, c, d])).unwrap_or(0)
+}
+
+impl Statistics for Kernel {
+    fn count(&self, netdev: &str) -> io::Result<usize> {
+        // struct ethtool_sset_info: cmd, reserved, mask, data.
+        let mut block = [pair(GET_SET_INFO, 0), 1 << SET, 0, 0];
+        self.ask(netdev, &mut block)?;
+        let [_, mask, data, _] = block;
+        let count = if mask == 0 { 0 } else { first(data) };
+        if count > MOST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(count) }
+    }
+
+    fn names(&self, netdev: &str, count: usize) -> io::Result<Vec<String>> {
+        // struct ethtool_gstrings: cmd, string_set, len, data; the names begin at the twelfth byte.
+        let mut block = Self::room(count.min(MOST), NAME);
+        if let [head, length, ..] = &mut *block {
+            *head = pair(GET_STRINGS, SET);
+            *length = pair(u32::try_from(count).unwrap_or(0), 0);
+        }
+        self.ask(netdev, &mut block)?;
+        let length = block.get(1).map_or(0, |length| first(*length)).min(2 * count + 4096);
+        let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_ne_bytes()).skip(12).take(length * NAME).collect();
+        let name = |name: &[u8]| {
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+            String::from_utf8_lossy(name.get(..end).unwrap_or_default()).trim().to_owned()
+        };
+        Ok(bytes.chunks_exact(NAME).map(name).collect())
+    }
+
+    fn values(&self, netdev: &str, count: usize) -> io::Result<Vec<u64>> {
+        // struct ethtool_stats: cmd, n_stats, data.
+        let mut block = Self::room(count.min(MOST), 8);
+        if let Some(head) = block.first_mut() {
+            *head = pair(GET_STATS, u32::try_from(count).unwrap_or(0));
+        }
+        self.ask(netdev, &mut block)?;
+        let length = block.first().map_or(0, |head| second(*head));
+        block.drain(..1);
+        block.truncate(length);
+        Ok(block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_kernel_answers() {
+        let kernel = Kernel::new().unwrap();
+        assert_eq!(kernel.count("no-such-dev").unwrap_err().raw_os_error(), Some(19));
+        assert!(kernel.count("a-name-that-is-far-too-long").is_err());
+        for entry in std::fs::read_dir("/sys/class/net").into_iter().flatten() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let Ok(count) = kernel.count(&name) else { continue };
+            if count > 0 {
+                let (names, values) = (kernel.names(&name, count).unwrap(), kernel.values(&name, count).unwrap());
+                assert_eq!((names.len(), values.len()), (count, count), "{name}");
+                assert!(names.iter().all(|name| !name.is_empty()), "{names:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The collector with statistics that a test makes up.
+
+use std::sync::Mutex;
+
+use rustix::io::Errno;
+
+use super::*;
+use crate::host::collector::Depth;
+use crate::host::io::Host;
+use crate::host::memory::MemoryHost;
+use crate::model::ethtool::Meaning;
+
+#[derive(Default)]
+struct Driver {
+    statistics: Mutex<Vec<(String, u64)>>,
+    refuses: Mutex<Option<Errno>>,
+    asked: Mutex<Vec<&'static str>>,
+}
+
+impl Driver {
+    fn set(&self, statistics: &[(&str, u64)]) {
+        *self.statistics.lock().unwrap() =
+            statistics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect();
+    }
+}
+
+struct Connection(Arc<Driver>);
+
+impl Statistics for Connection {
+    fn count(&self, _: &str) -> io::Result<usize> {
+        self.0.asked.lock().unwrap().push("count");
+        match *self.0.refuses.lock().unwrap() {
+            Some(errno) => Err(errno.into()),
+            None => Ok(self.0.statistics.lock().unwrap().len()),
+        }
+    }
+
+    fn names(&self, _: &str, _: usize) -> io::Result<Vec<String>> {
+        self.0.asked.lock().unwrap().push("names");
+        Ok(self.0.statistics.lock().unwrap().iter().map(|(name, _)| name.clone()).collect())
+    }
+
+    fn values(&self, _: &str, _: usize) -> io::Result<Vec<u64>> {
+        Ok(self.0.statistics.lock().unwrap().iter().map(|(_, value)| *value).collect())
+    }
+}
+
+fn lane(driver: &Arc<Driver>) -> (Host, Box<dyn Lane>) {
+    let memory = Arc::new(MemoryHost::new());
+    let function = "/sys/devices/pci0000:80/0000:81:00.0";
+    memory.symlink(format!("{function}/infiniband/mlx5_0/device"), "../../../0000:81:00.0");
+    memory.symlink("/sys/class/infiniband/mlx5_0", "../../devices/pci0000:80/0000:81:00.0/infiniband/mlx5_0");
+    memory.set(format!("{function}/net/eth2/type"), "1\n");
+    let host = memory.host();
+    let driver = Arc::clone(driver);
+    let connect: Connect = Arc::new(move || Ok(Box::new(Connection(Arc::clone(&driver)))));
+    let mut collector = Ethtool::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(connect));
+    let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+    assert_eq!(found.len(), 1);
+    let lane = collector.open(&found[0]);
+    (host, lane)
+}
+
+fn read(host: &Host, lane: &mut Box<dyn Lane>, second: i64) -> (Option<NetdevStatistics>, usize) {
+    let mut pass = Pass::new(host, Tick(second * 1000), Depth::Full);
+    let facts = lane.read(&mut pass);
+    (facts.first().and_then(|fact| fact.downcast_ref().cloned()), pass.faults.len())
+}
+
+#[test]
+fn known_statistics_by_name_and_names_asked_for_once() {
+    let driver = Arc::new(Driver::default());
+    driver.set(&[("rx_packets", 1), ("rx_prio3_pause", 2), ("ch0_events", 3), ("rx_discards_phy", 4)]);
+    let (host, mut lane) = lane(&driver);
+    let (seen, faults) = read(&host, &mut lane, 0);
+    let seen = seen.unwrap();
+    assert_eq!((seen.values.clone(), seen.get("rx_discards_phy"), faults), (vec![2, 4], Some(4), 0));
+    assert!(matches!(seen.layout[0].meaning, Meaning::PfcFrames { priority: 3, .. }));
+    read(&host, &mut lane, 15);
+    assert_eq!(*driver.asked.lock().unwrap(), ["count", "names", "count"]);
+    // PFC is switched on for one more priority.
+    driver.set(&[("rx_prio2_pause", 7), ("rx_prio3_pause", 2), ("x", 3), ("y", 4), ("rx_discards_phy", 5)]);
+    let seen = read(&host, &mut lane, 30).0.unwrap();
+    assert_eq!((seen.get("rx_prio2_pause"), seen.get("rx_discards_phy")), (Some(7), Some(5)));
+}
+
+#[test]
+fn an_interface_without_statistics_is_left_alone() {
+    let driver = Arc::new(Driver::default());
+    *driver.refuses.lock().unwrap() = Some(Errno::OPNOTSUPP);
+    let (host, mut lane) = lane(&driver);
+    assert_eq!(read(&host, &mut lane, 0), (None, 1));
+    assert_eq!((read(&host, &mut lane, 15), lane.quarantined()), ((None, 0), 1));
+    *driver.refuses.lock().unwrap() = None;
+    driver.set(&[("rx_discards_phy", 4)]);
+    assert!(read(&host, &mut lane, 600).0.is_some());
+}
+
+#[test]
+fn a_recorded_host_has_none() {
+    let host = Arc::new(MemoryHost::new()).host();
+    let mut collector = (SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
+    assert_eq!(collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)), Ok(Vec::new()));
+}

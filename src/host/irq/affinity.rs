@@ -1,0 +1,99 @@
+//! Which CPUs serve one vector: `/proc/irq/<n>/`.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::host::collector::Pass;
+use crate::host::file::Watched;
+use crate::host::text;
+use crate::model::cpus::CpuSet;
+use crate::model::reading::{Reading, Reason};
+
+/// What seldom changes is read again after so many passes, or when the CPUs in force have changed.
+const SELDOM: u32 = 20;
+
+/// The files of one vector, and what they said.
+pub(super) struct Affinity {
+    effective_file: Watched,
+    allowed_file: Watched,
+    hint_file: Watched,
+    age: u32,
+    /// CPUs that serve it.
+    pub(super) effective: Option<Arc<CpuSet>>,
+    /// CPUs that may.
+    pub(super) allowed: Option<Arc<CpuSet>>,
+    /// CPUs that its driver would like.
+    pub(super) hint: Option<Arc<CpuSet>>,
+    /// Whether the kernel lets nobody change it.
+    pub(super) managed: bool,
+}
+
+impl Affinity {
+    pub(super) fn new(procfs: &Path, irq: u32) -> Self {
+        let directory = procfs.join("irq").join(irq.to_string());
+        let file = |name| Watched::new(directory.join(name));
+        Self {
+            effective_file: file("effective_affinity_list"),
+            allowed_file: file("smp_affinity_list"),
+            hint_file: file("affinity_hint"),
+            age: 0,
+            effective: None,
+            allowed: None,
+            hint: None,
+            managed: false,
+        }
+    }
+
+    /// Looks again. There may be thousands of vectors: no descriptor is kept.
+    pub(super) fn look(&mut self, pass: &mut Pass<'_>) {
+        let before = self.effective.take();
+        self.effective = kept(before.as_ref(), self.effective_file.read(pass, list));
+        self.effective_file.close();
+        if self.age > 0 && self.age < SELDOM && self.effective == before {
+            self.age += 1;
+            return;
+        }
+        self.age = 1;
+        let before = self.allowed.take();
+        self.allowed = kept(before.as_ref(), self.allowed_file.read(pass, list));
+        self.allowed_file.close();
+        let before = self.hint.take();
+        self.hint = kept(before.as_ref(), self.hint_file.read(pass, mask));
+        self.hint_file.close();
+        // Where it cannot be asked for, nobody is said to be in the way.
+        self.managed = matches!(pass.host.io.is_writable(self.allowed_file.path()), Ok(Some(false)));
+    }
+
+    pub(super) fn is_quarantined(&self) -> bool {
+        [&self.effective_file, &self.allowed_file, &self.hint_file].into_iter().any(Watched::is_quarantined)
+    }
+}
+
+/// The value before where it is the same.
+fn kept(before: Option<&Arc<CpuSet>>, now: Reading<CpuSet>) -> Option<Arc<CpuSet>> {
+    let now = now.value()?;
+    match before {
+        Some(before) if **before == now => Some(Arc::clone(before)),
+        _ => Some(Arc::new(now)),
+    }
+}
+
+/// A list of CPUs; an empty one is absent.
+pub(super) fn list(bytes: &[u8]) -> Reading<CpuSet> {
+    some(text::parsed(bytes, CpuSet::from_list))
+}
+
+/// A mask of CPUs; an empty one is absent.
+fn mask(bytes: &[u8]) -> Reading<CpuSet> {
+    match some(text::parsed(bytes, CpuSet::from_mask)) {
+        Reading::Unreadable(Reason::Malformed) if bytes.is_empty() => Reading::Absent,
+        reading => reading,
+    }
+}
+
+fn some(reading: Reading<CpuSet>) -> Reading<CpuSet> {
+    match reading {
+        Reading::Value(set) if set.is_empty() => Reading::Absent,
+        reading => reading,
+    }
+}

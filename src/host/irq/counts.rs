@@ -1,0 +1,200 @@
+//! How often each CPU served each vector: from `/proc/interrupts` as a whole, or vector by vector from
+//! `/sys/kernel/irq/<n>/per_cpu_count` where that is cheaper and says all.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::affinity::list;
+use super::names;
+use super::table::{self, Rows, Scratch, Tail};
+use crate::host::collector::Pass;
+use crate::host::file::Watched;
+use crate::host::io::reason_of;
+use crate::host::text;
+use crate::model::cpus::CpuSet;
+use crate::model::ids::PciAddress;
+use crate::model::irq::RawCounts;
+use crate::model::reading::{Reading, Reason};
+
+/// A vector's own file costs about so many rows of the table: an open, and a count for each CPU that there could be.
+const ROWS_A_FILE: usize = 8;
+
+/// How many rows the table has is counted again after so many passes.
+const RECOUNT: u32 = 40;
+
+/// What a pass found of one vector.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Counted {
+    /// Counts by CPU.
+    pub(super) counts: Option<RawCounts>,
+    /// Names of its actions.
+    pub(super) actions: Option<Arc<str>>,
+}
+
+/// A function whose vectors are known by their names only.
+pub(super) struct Unlisted {
+    pub(super) address: PciAddress,
+    pub(super) text: String,
+    pub(super) interfaces: Vec<String>,
+}
+
+/// Reads counts.
+#[derive(Default)]
+pub(super) struct Counter {
+    scratch: Scratch,
+    passes: u32,
+    /// Rows of the table, where vectors have files of their own.
+    rows: Option<usize>,
+    possible: Option<CpuSet>,
+    /// A vector's file ended before its last CPU: they hold a page.
+    cut_off: bool,
+}
+
+impl Counter {
+    /// Counts these vectors; with functions whose vectors are not listed, finds those too.
+    pub(super) fn read(
+        &mut self,
+        pass: &mut Pass<'_>,
+        wanted: &[u32],
+        unlisted: &[Unlisted],
+        known: &BTreeMap<u32, Counted>,
+    ) -> (BTreeMap<u32, Counted>, Vec<(PciAddress, u32)>) {
+        if unlisted.is_empty() && self.files_are_cheaper(pass, wanted.len()) {
+            if let Some(counted) = self.read_files(pass, wanted, known) {
+                return (counted, Vec::new());
+            }
+            self.cut_off = true;
+        }
+        self.read_table(pass, wanted, unlisted, known)
+    }
+
+    fn files_are_cheaper(&mut self, pass: &mut Pass<'_>, wanted: usize) -> bool {
+        if self.passes.is_multiple_of(RECOUNT) {
+            let listed = pass.host.io.list(&pass.host.sysfs.join("kernel/irq"));
+            self.rows = listed.ok().map(|names| names.len());
+            let mut possible = Watched::new(pass.host.sysfs.join("devices/system/cpu/possible"));
+            self.possible = possible.read(pass, list).value();
+        }
+        self.passes = self.passes.wrapping_add(1);
+        !self.cut_off && self.possible.is_some() && self.rows.is_some_and(|rows| wanted * ROWS_A_FILE < rows)
+    }
+
+    /// None when a file does not have a count for every CPU that there could be.
+    fn read_files(
+        &self,
+        pass: &mut Pass<'_>,
+        wanted: &[u32],
+        known: &BTreeMap<u32, Counted>,
+    ) -> Option<BTreeMap<u32, Counted>> {
+        let possible: Vec<u32> = self.possible.as_ref()?.iter().take(1 << 16).collect();
+        let mut counted = BTreeMap::new();
+        for irq in wanted {
+            let directory = pass.host.sysfs.join("kernel/irq").join(irq.to_string());
+            let counts = Watched::new(directory.join("per_cpu_count")).read(pass, |text| per_cpu(text, &possible));
+            let counts = match counts {
+                Reading::Value(Some(counts)) => Some(counts),
+                Reading::Value(None) => return None,
+                Reading::Absent | Reading::Unreadable(_) => None,
+            };
+            let actions = match known.get(irq).and_then(|known| known.actions.clone()) {
+                Some(actions) => Some(actions),
+                None => Watched::new(directory.join("actions")).read(pass, text::label).value(),
+            };
+            counted.insert(*irq, Counted { counts, actions });
+        }
+        Some(counted)
+    }
+
+    fn read_table(
+        &mut self,
+        pass: &mut Pass<'_>,
+        wanted: &[u32],
+        unlisted: &[Unlisted],
+        known: &BTreeMap<u32, Counted>,
+    ) -> (BTreeMap<u32, Counted>, Vec<(PciAddress, u32)>) {
+        let mut taker = Taker { wanted, unlisted, known, counted: BTreeMap::new(), claimed: Vec::new() };
+        let path = pass.host.procfs.join("interrupts");
+        let file = pass.host.io.open(&path);
+        let outcome = file.and_then(|mut file| table::read(&mut *file, &mut self.scratch, &mut taker));
+        if let Err(error) = outcome
+            && let Some(reason) = reason_of(&error)
+        {
+            pass.fault(&path, reason);
+        }
+        (taker.counted, taker.claimed)
+    }
+}
+
+/// `0,12,0,4294967295`: a count for each of these CPUs. None inside when there are fewer.
+fn per_cpu(bytes: &[u8], possible: &[u32]) -> Reading<Option<RawCounts>> {
+    let counts = bytes.split(|byte| *byte == b',').map(|count| u32::try_from(text::parse_decimal(count)?).ok());
+    let Some(counts) = counts.collect::<Option<Vec<u32>>>() else {
+        // The last count may be cut off behind its comma.
+        let cut = bytes.last() == Some(&b',');
+        return if cut { Reading::Value(None) } else { Reading::Unreadable(Reason::Malformed) };
+    };
+    if counts.len() != possible.len() {
+        return Reading::Value(None);
+    }
+    let some = possible.iter().copied().zip(counts).filter(|(_, count)| *count > 0);
+    Reading::Value(Some(some.collect()))
+}
+
+/// Takes the rows of the vectors that are wanted.
+struct Taker<'a> {
+    /// By number, in order.
+    wanted: &'a [u32],
+    unlisted: &'a [Unlisted],
+    known: &'a BTreeMap<u32, Counted>,
+    counted: BTreeMap<u32, Counted>,
+    claimed: Vec<(PciAddress, u32)>,
+}
+
+impl Rows for Taker<'_> {
+    fn wants(&mut self, irq: u32) -> bool {
+        self.wanted.binary_search(&irq).is_ok()
+    }
+
+    fn wants_named(&mut self, irq: u32, tail: &Tail<'_>) -> bool {
+        let own = |function: &&Unlisted| names::belongs(tail, &function.text, &function.interfaces);
+        let owner = self.unlisted.iter().find(own).map(|function| function.address);
+        self.claimed.extend(owner.map(|address| (address, irq)));
+        owner.is_some()
+    }
+
+    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, tail: &Tail<'_>) {
+        let known = self.known.get(&irq).and_then(|known| known.actions.as_ref());
+        let actions = match known {
+            _ if tail.actions.is_empty() => None,
+            Some(known) if **known == *tail.actions => Some(Arc::clone(known)),
+            _ => Some(Arc::from(tail.actions)),
+        };
+        self.counted.insert(irq, Counted { counts: counts.map(RawCounts::from), actions });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_page_may_cut_a_list_off() {
+        let counts = |text: &str| per_cpu(text.as_bytes(), &[0, 1, 4]);
+        assert_eq!(counts("1,0,4294967295"), Reading::Value(Some(RawCounts::from([(0, 1), (4, u32::MAX)]))));
+        assert_eq!(counts("1,0"), Reading::Value(None));
+        assert_eq!(counts("1,0,"), Reading::Value(None));
+        assert_eq!(counts("1,0,2,3"), Reading::Value(None));
+        for wrong in ["", "1,0,x", "1,,2", "4294967296,0,0"] {
+            assert_eq!(counts(wrong), Reading::Unreadable(Reason::Malformed), "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            let _ = per_cpu(&bytes, &[0, 1]);
+        }
+    }
+}

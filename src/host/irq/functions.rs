@@ -1,0 +1,140 @@
+//! The functions whose vectors are read: those of RDMA devices, and their silent siblings.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use crate::host::collector::{Filter, Pass};
+use crate::host::file::Watched;
+use crate::host::function::{Census, address_of};
+use crate::host::io::reason_of;
+use crate::host::text;
+use crate::model::ids::PciAddress;
+use crate::model::reading::{Reading, Reason};
+
+/// One function.
+pub(super) struct Function {
+    /// Its directory.
+    pub(super) directory: PathBuf,
+    numa_node: Reading<u32>,
+    asked: bool,
+}
+
+/// All of them.
+#[derive(Default)]
+pub(super) struct Functions {
+    functions: BTreeMap<PciAddress, Function>,
+    /// What each driver had bound when its silent functions were last looked for, and which those were.
+    bound: BTreeMap<PathBuf, (Vec<String>, BTreeMap<PciAddress, PathBuf>)>,
+}
+
+impl Functions {
+    /// Looks which there are now.
+    ///
+    /// # Errors
+    /// The reason why RDMA devices could not be listed.
+    pub(super) fn look(&mut self, pass: &mut Pass<'_>, filter: &Filter) -> Result<(), Reason> {
+        let Census { allowed, excluded } = Census::take(pass, filter)?;
+        let mut now: BTreeMap<PciAddress, PathBuf> =
+            allowed.iter().map(|device| (device.address, device.function.clone())).collect();
+        let own: Vec<PathBuf> = now.values().cloned().collect();
+        for directory in own {
+            for (address, sibling) in self.siblings(pass, &directory, &excluded) {
+                now.entry(address).or_insert(sibling);
+            }
+        }
+        self.functions.retain(|address, function| now.get(address) == Some(&function.directory));
+        for (address, directory) in now {
+            let new = || Function { directory, numa_node: Reading::Absent, asked: false };
+            self.functions.entry(address).or_insert_with(new);
+        }
+        Ok(())
+    }
+
+    /// Every function, by address.
+    pub(super) fn all(&self) -> impl Iterator<Item = (&PciAddress, &Function)> {
+        self.functions.iter()
+    }
+
+    /// A function's NUMA node; -1 is none. Asked once.
+    pub(super) fn numa_node(&mut self, pass: &mut Pass<'_>, address: PciAddress) -> Option<u32> {
+        let function = self.functions.get_mut(&address)?;
+        if !function.asked {
+            function.numa_node = Watched::new(function.directory.join("numa_node")).read(pass, numa_node);
+            function.asked = true;
+        }
+        function.numa_node.value()
+    }
+
+    /// Functions that the same driver has bound, of the same model and with neither an RDMA device nor a network
+    /// interface of their own: the second half of a card that sits on two sockets serves the first half's queues.
+    fn siblings(
+        &mut self,
+        pass: &mut Pass<'_>,
+        function: &Path,
+        excluded: &BTreeSet<PciAddress>,
+    ) -> BTreeMap<PciAddress, PathBuf> {
+        let Ok(driver) = pass.host.resolve(&function.join("driver")) else { return BTreeMap::new() };
+        let Ok(mut names) = pass.host.io.list(&driver) else { return BTreeMap::new() };
+        names.sort_unstable();
+        if let Some((before, silent)) = self.bound.get(&driver)
+            && *before == names
+        {
+            return silent.clone();
+        }
+        let model = model(pass, function);
+        let mut silent = BTreeMap::new();
+        for name in &names {
+            let Ok(address) = name.parse::<PciAddress>() else { continue };
+            let Ok(directory) = pass.host.resolve(&driver.join(name)) else { continue };
+            if excluded.contains(&address) || address_of(&directory) != Some(address) {
+                continue;
+            }
+            let Ok(entries) = pass.host.io.list(&directory) else { continue };
+            let heard = entries.iter().any(|entry| matches!(&**entry, "infiniband" | "net" | "physfn"));
+            if !heard && model.is_some() && self::model(pass, &directory) == model {
+                silent.insert(address, directory);
+            }
+        }
+        self.bound.insert(driver, (names, silent.clone()));
+        silent
+    }
+}
+
+/// Vendor and device.
+fn model(pass: &mut Pass<'_>, function: &Path) -> Option<(u64, u64)> {
+    let mut number = |name: &str| {
+        let number = |bytes: &[u8]| text::parse_hex(bytes).map_or(Reading::Absent, Reading::Value);
+        Watched::new(function.join(name)).read(pass, number).value()
+    };
+    number("vendor").zip(number("device"))
+}
+
+fn numa_node(bytes: &[u8]) -> Reading<u32> {
+    match bytes {
+        b"-1" => Reading::Absent,
+        _ => text::parsed(bytes, |text| u32::try_from(text::parse_decimal(text.as_bytes())?).ok()),
+    }
+}
+
+/// The numbers of a function's vectors; none where the host does not list them (a recorded one may have kept the
+/// directory alone).
+pub(super) fn vectors(pass: &mut Pass<'_>, function: &Path) -> Option<BTreeSet<u32>> {
+    let directory = function.join("msi_irqs");
+    match pass.host.io.list(&directory) {
+        Ok(names) => {
+            let irq = |name: &String| u32::try_from(text::parse_decimal(name.as_bytes())?).ok();
+            Some(names.iter().filter_map(irq).collect()).filter(|irqs: &BTreeSet<u32>| !irqs.is_empty())
+        }
+        Err(error) => {
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(&directory, reason);
+            }
+            None
+        }
+    }
+}
+
+/// The names of a function's network interfaces.
+pub(super) fn interfaces(pass: &mut Pass<'_>, function: &Path) -> Vec<String> {
+    pass.host.io.list(&function.join("net")).unwrap_or_default()
+}

@@ -1,0 +1,101 @@
+//! Messages put together by what they are about. A burst costs no more room than its first lines.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::kinds;
+use super::reader::Message;
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::kmsg::{Driver, KernelLog, Kind, MOMENTS, MessageGroup};
+use crate::model::time::Tick;
+
+/// How long a message is of matter.
+const AGE: Duration = Duration::from_secs(3600);
+
+/// Groups kept; beyond that the one that was quiet longest goes.
+const MOST: usize = 256;
+
+/// Bytes kept of a text.
+const TEXT: usize = 240;
+
+type Key = (Driver, Kind, Option<PciAddress>, Option<DeviceName>);
+
+/// What was said, and how often.
+#[derive(Debug)]
+pub(super) struct Groups {
+    counts: BTreeMap<(Driver, Kind), u64>,
+    groups: BTreeMap<Key, MessageGroup>,
+}
+
+impl Default for Groups {
+    fn default() -> Self {
+        Self { counts: kinds::pairs().into_iter().map(|pair| (pair, 0)).collect(), groups: BTreeMap::new() }
+    }
+}
+
+impl Groups {
+    /// Takes a message; one from before the start is not counted as new.
+    pub(super) fn add(
+        &mut self,
+        message: Message,
+        at: Tick,
+        sequence: Option<u64>,
+        text: &str,
+        is_new: bool,
+        now: Tick,
+    ) {
+        let Message { driver, kind, address, device, of_rdma } = message;
+        if is_new {
+            *self.counts.entry((driver, kind)).or_default() += 1;
+        }
+        if now.since(at) >= AGE {
+            return;
+        }
+        let key = (driver, kind, address, device);
+        if !self.groups.contains_key(&key) {
+            self.make_room();
+        }
+        let group = self.groups.entry(key).or_insert_with_key(|(_, _, _, device)| MessageGroup {
+            driver,
+            kind,
+            address,
+            device: device.clone(),
+            of_rdma,
+            moments: Vec::new(),
+            count: 0,
+            text: Arc::from(""),
+            sequence: None,
+        });
+        group.count += 1;
+        group.of_rdma |= of_rdma;
+        if group.moments.len() >= MOMENTS {
+            group.moments.remove(0);
+        }
+        group.moments.push(at);
+        group.sequence = sequence.or(group.sequence);
+        let line = text.lines().next().unwrap_or_default();
+        let end = (0..=TEXT.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
+        let line = end.and_then(|end| line.get(..end)).unwrap_or_default();
+        if *group.text != *line {
+            group.text = Arc::from(line);
+        }
+    }
+
+    fn make_room(&mut self) {
+        if self.groups.len() >= MOST {
+            let oldest = self.groups.iter().min_by_key(|(_, group)| group.last()).map(|(key, _)| key.clone());
+            oldest.map(|key| self.groups.remove(&key));
+        }
+    }
+
+    /// What there is now.
+    pub(super) fn log(&mut self, now: Tick) -> KernelLog {
+        self.groups.retain(|_, group| group.last().is_some_and(|last| now.since(last) < AGE));
+        KernelLog {
+            counts: self.counts.iter().map(|(pair, count)| (*pair, *count)).collect(),
+            groups: self.groups.values().cloned().collect(),
+            ..KernelLog::default()
+        }
+    }
+}

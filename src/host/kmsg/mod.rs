@@ -1,0 +1,329 @@
+//! The kernel log: `/dev/kmsg` of a running host, `kmsg` or `dmesg.txt` beside the trees of a recorded one.
+
+mod groups;
+pub mod kinds;
+pub mod reader;
+pub mod record;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::file::Watched;
+use super::io::{Host, OpenFile, reason_of};
+use super::system;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fact;
+use crate::model::time::Tick;
+use groups::Groups;
+use reader::{Message, Reader};
+use record::{Record, When};
+
+/// The collector of kernel messages.
+pub const SPEC: Spec = Spec {
+    name: "kmsg",
+    about: "Kernel messages about RDMA devices, PCIe errors, IOMMU faults and pass-through (/dev/kmsg)",
+    interval: Duration::from_secs(5),
+    deadline: Duration::from_secs(2),
+    fresh: false,
+    make,
+};
+
+fn make(setup: &Setup) -> Box<dyn Collector> {
+    Box::new(Kmsg { host: setup.host.clone() })
+}
+
+/// Where the log is.
+#[derive(Debug, Clone)]
+enum Source {
+    /// The running kernel's: each read gives one record.
+    Live(PathBuf),
+    /// Records as a file.
+    Records(PathBuf),
+    /// Lines without numbers.
+    Lines(PathBuf),
+}
+
+struct Kmsg {
+    host: Host,
+}
+
+impl Kmsg {
+    fn source(&self) -> Option<Source> {
+        let sources = if self.host.live {
+            vec![Source::Live(self.host.beside("dev/kmsg"))]
+        } else {
+            vec![Source::Records(self.host.beside("kmsg")), Source::Lines(self.host.beside("dmesg.txt"))]
+        };
+        let there = |source: &Source| {
+            let (Source::Live(path) | Source::Records(path) | Source::Lines(path)) = source;
+            self.host.io.stamp(path).is_ok()
+        };
+        sources.into_iter().find(there)
+    }
+}
+
+impl Collector for Kmsg {
+    /// A container may have no log: that is nothing found.
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        Ok(self.source().map(|_| Found { key: Arc::from("log"), device: None }).into_iter().collect())
+    }
+
+    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+        match self.source() {
+            Some(source) => Box::new(Log {
+                source,
+                file: None,
+                offset: 0,
+                seen_lines: 0,
+                reader: Reader::default(),
+                groups: Groups::default(),
+                overruns: 0,
+                lost: 0,
+                first: None,
+                last: None,
+                boot: None,
+                wall: None,
+                caught_up: false,
+            }),
+            None => Box::new(super::collector::NoLane),
+        }
+    }
+}
+
+/// Records read in one pass; more wait for the next.
+const MOST: usize = 1 << 16;
+
+/// Longest record of any kernel, with its continuation lines; a smaller buffer would lose records.
+const RECORD: usize = 16 * 1024;
+
+/// Longest line of a recorded log.
+const LINE: usize = 64 * 1024;
+
+struct Log {
+    source: Source,
+    file: Option<Box<dyn OpenFile>>,
+    offset: u64,
+    seen_lines: usize,
+    reader: Reader,
+    groups: Groups,
+    overruns: u64,
+    lost: u64,
+    first: Option<u64>,
+    last: Option<u64>,
+    /// When a recorded host was booted, and when its wall clock was at zero, on our clock.
+    boot: Option<Tick>,
+    wall: Option<Tick>,
+    /// What was there at the start has been read: what comes now is new.
+    caught_up: bool,
+}
+
+/// A line that means something, still with its own time.
+struct Seen {
+    message: Message,
+    when: When,
+    sequence: Option<u64>,
+    text: String,
+}
+
+impl Lane for Log {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let read = match self.source.clone() {
+            Source::Live(path) => self.follow(pass, &path),
+            Source::Records(path) => self.reread(pass, &path, true),
+            Source::Lines(path) => self.reread(pass, &path, false),
+        };
+        if let Err((path, error)) = read {
+            self.file = None;
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(&path, reason);
+            }
+            if !self.caught_up {
+                return Vec::new();
+            }
+        }
+        self.caught_up = true;
+        let mut log = self.groups.log(pass.now);
+        (log.lost, log.overruns, log.first, log.last) = (self.lost, self.overruns, self.first, self.last);
+        vec![Arc::new(log)]
+    }
+}
+
+type Outcome = Result<(), (PathBuf, io::Error)>;
+
+impl Log {
+    /// Reads what the running kernel has that was not read before.
+    fn follow(&mut self, pass: &mut Pass<'_>, path: &std::path::Path) -> Outcome {
+        let failed = |error| (path.to_owned(), error);
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => pass.host.io.open(path).map_err(failed)?,
+        };
+        let mut buffer = vec![0; RECORD];
+        for _ in 0..MOST {
+            match file.read_at(self.offset, &mut buffer) {
+                Ok(0) => break,
+                Ok(length) => {
+                    self.offset += length as u64;
+                    let bytes = buffer.get(..length).unwrap_or_default();
+                    self.take_live(pass.now, &String::from_utf8_lossy(bytes));
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // Older records were dropped; the next read goes on with the oldest that is left.
+                Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => self.overruns += 1,
+                // A record that is too long for any buffer: its number will be missing.
+                Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(failed(error)),
+            }
+        }
+        self.file = Some(file);
+        Ok(())
+    }
+
+    fn take_live(&mut self, now: Tick, text: &str) {
+        let mut lines = text.lines();
+        let Some(line) = lines.next() else { return };
+        if !self.is_next(record::sequence(line)) {
+            return;
+        }
+        let Some(mut record) = record::kmsg(line) else { return };
+        record.device = lines.find_map(record::device);
+        if let Some(message) = self.reader.read(&record) {
+            let at = match record.when {
+                When::Boot(micros) => Tick(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
+                When::Wall(_) | When::Unknown => now,
+            };
+            self.groups.add(message, at, record.sequence, &record.text, self.caught_up, now);
+        }
+    }
+
+    /// Whether a record was not read before; notes a gap before it.
+    fn is_next(&mut self, sequence: Option<u64>) -> bool {
+        let Some(sequence) = sequence else { return false };
+        if self.last.is_some_and(|last| sequence <= last) {
+            return false;
+        }
+        // A log that was empty at the start has lost all before its first record.
+        let next = self.last.map_or(if self.caught_up { 0 } else { sequence }, |last| last.saturating_add(1));
+        self.lost += sequence.saturating_sub(next);
+        self.first.get_or_insert(sequence);
+        self.last = Some(sequence);
+        true
+    }
+
+    /// Reads a recorded log again and takes what is new in it.
+    fn reread(&mut self, pass: &mut Pass<'_>, path: &std::path::Path, records: bool) -> Outcome {
+        let failed = |error| (path.to_owned(), error);
+        let mut file = pass.host.io.open(path).map_err(failed)?;
+        let (mut number, mut seen, mut newest) = (0, Vec::new(), (None, None));
+        let mut pending: Option<String> = None;
+        let known = self.seen_lines;
+        lines(&mut *file, |line| {
+            number += 1;
+            if !records {
+                if number > known {
+                    self.take_line(&record::dmesg(line), &mut newest, &mut seen);
+                }
+                return;
+            }
+            if line.starts_with(' ') {
+                if let Some(pending) = &mut pending {
+                    pending.push('\n');
+                    pending.push_str(line);
+                }
+            } else if let Some(before) = pending.replace(line.to_owned()) {
+                self.take_record(&before, &mut newest, &mut seen);
+            }
+        })
+        .map_err(failed)?;
+        if let Some(before) = pending {
+            self.take_record(&before, &mut newest, &mut seen);
+        }
+        self.seen_lines = number;
+        self.set_clocks(pass, newest);
+        for Seen { message, when, sequence, text } in seen {
+            let at = self.tick(when, pass.now);
+            self.groups.add(message, at, sequence, &text, self.caught_up, pass.now);
+        }
+        Ok(())
+    }
+
+    fn take_record(&mut self, text: &str, newest: &mut Newest, seen: &mut Vec<Seen>) {
+        let mut lines = text.lines();
+        let Some(line) = lines.next() else { return };
+        if !self.is_next(record::sequence(line)) {
+            return;
+        }
+        if let Some(mut record) = record::kmsg(line) {
+            record.device = lines.find_map(record::device);
+            self.take_line(&record, newest, seen);
+        }
+    }
+
+    fn take_line(&mut self, record: &Record<'_>, newest: &mut Newest, seen: &mut Vec<Seen>) {
+        match record.when {
+            When::Boot(micros) => newest.0 = newest.0.max(Some(micros)),
+            When::Wall(seconds) => newest.1 = newest.1.max(Some(seconds)),
+            When::Unknown => {}
+        }
+        if let Some(message) = self.reader.read(record) {
+            let text = record.text.to_string();
+            seen.push(Seen { message, when: record.when, sequence: record.sequence, text });
+        }
+    }
+
+    /// A recorded host's clock stands at its uptime; where it does not say, at its newest line.
+    fn set_clocks(&mut self, pass: &mut Pass<'_>, (micros, seconds): Newest) {
+        if let (None, Some(micros)) = (self.boot, micros) {
+            let mut file = Watched::new(pass.host.procfs.join("uptime"));
+            let newest = Duration::from_micros(micros);
+            let uptime = file.read(pass, system::uptime).value().map_or(newest, |uptime| uptime.max(newest));
+            self.boot = Some(pass.now - uptime);
+        }
+        if let (None, Some(seconds)) = (self.wall, seconds) {
+            self.wall = Some(Tick(pass.now.0.saturating_sub(seconds.saturating_mul(1000))));
+        }
+    }
+
+    fn tick(&self, when: When, now: Tick) -> Tick {
+        let at = match when {
+            When::Boot(micros) => self.boot.map(|boot| boot.after(Duration::from_micros(micros))),
+            When::Wall(seconds) => self.wall.map(|zero| Tick(zero.0.saturating_add(seconds.saturating_mul(1000)))),
+            When::Unknown => None,
+        };
+        at.map_or(now, |at| at.min(now))
+    }
+}
+
+/// The newest times seen: microseconds since boot, seconds on a wall clock.
+type Newest = (Option<u64>, Option<i64>);
+
+/// Gives each line of a file, without loading it whole; what is longer than [`LINE`] is cut.
+fn lines(file: &mut dyn OpenFile, mut take: impl FnMut(&str)) -> io::Result<()> {
+    let (mut offset, mut line, mut buffer) = (0u64, Vec::new(), vec![0; LINE]);
+    loop {
+        let length = file.read_at(offset, &mut buffer)?;
+        offset += length as u64;
+        for part in buffer.get(..length).unwrap_or_default().split_inclusive(|byte| *byte == b'\n') {
+            let room = LINE.saturating_sub(line.len());
+            line.extend(part.iter().take(room));
+            if part.last() == Some(&b'\n') {
+                take(String::from_utf8_lossy(&line).trim_end_matches(['\n', '\r']));
+                line.clear();
+            }
+        }
+        if length == 0 {
+            if !line.is_empty() {
+                take(&String::from_utf8_lossy(&line));
+            }
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The collector on recorded hosts and on a log that is written while it is read.
+
+use std::collections::VecDeque;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use super::*;
+use crate::host::collector::{Depth, Filter};
+use crate::host::io::{DirStamp, HostIo};
+use crate::host::memory::MemoryHost;
+use crate::model::kmsg::{Driver, KernelLog, Kind};
+
+/// A ring of records as the kernel has it: the oldest are dropped, a reader that missed some is told so once.
+#[derive(Default)]
+struct Ring(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    records: VecDeque<(u64, String)>,
+    next: u64,
+    at: u64,
+}
+
+/// Records that the ring holds.
+const HOLDS: usize = 5_000;
+
+impl Ring {
+    fn write(&self, micros: u64, text: &str) {
+        let mut state = self.0.lock().unwrap();
+        let sequence = state.next;
+        state.next += 1;
+        state.records.push_back((sequence, format!("4,{sequence},{micros},-;{text}\n SUBSYSTEM=pci\n")));
+        if state.records.len() > HOLDS {
+            state.records.pop_front();
+        }
+    }
+}
+
+struct Reading(Arc<Ring>);
+
+impl OpenFile for Reading {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut state = self.0.0.lock().unwrap();
+        let Some((oldest, _)) = state.records.front() else { return Err(Errno::AGAIN.into()) };
+        if *oldest > state.at {
+            state.at = *oldest;
+            return Err(Errno::PIPE.into());
+        }
+        let at = state.at;
+        let Some((_, record)) = state.records.iter().find(|(sequence, _)| *sequence == at) else {
+            return Err(Errno::AGAIN.into());
+        };
+        let length = record.len();
+        buffer[..length].copy_from_slice(record.as_bytes());
+        state.at += 1;
+        Ok(length)
+    }
+
+    fn read_at(&mut self, _: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read(buffer)
+    }
+}
+
+struct Live(Arc<Ring>);
+
+impl HostIo for Live {
+    fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        assert_eq!(path, Path::new("/dev/kmsg"));
+        Ok(Box::new(Reading(Arc::clone(&self.0))))
+    }
+
+    fn list(&self, _: &Path) -> io::Result<Vec<String>> {
+        Err(Errno::NOENT.into())
+    }
+
+    fn link(&self, _: &Path) -> io::Result<PathBuf> {
+        Err(Errno::NOENT.into())
+    }
+
+    fn stamp(&self, _: &Path) -> io::Result<DirStamp> {
+        Ok(DirStamp { identity: (0, 1), modified: (0, 0) })
+    }
+}
+
+struct Logs {
+    host: Host,
+    lane: Box<dyn Lane>,
+}
+
+impl Logs {
+    fn new(host: Host) -> Self {
+        let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
+        let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+        Self { lane: collector.open(&found[0]), host }
+    }
+
+    fn live(ring: &Arc<Ring>) -> Self {
+        let io = Arc::new(Live(Arc::clone(ring)));
+        Self::new(Host { io, live: true, ..Arc::new(MemoryHost::new()).host() })
+    }
+
+    fn read(&mut self, second: i64) -> KernelLog {
+        let mut pass = Pass::new(&self.host, Tick(second * 1000), Depth::Full);
+        let facts = self.lane.read(&mut pass);
+        assert_eq!(pass.faults, []);
+        facts[0].downcast_ref::<KernelLog>().unwrap().clone()
+    }
+}
+
+fn count(log: &KernelLog, driver: Driver, kind: Kind) -> u64 {
+    log.counts.iter().find(|(pair, _)| *pair == (driver, kind)).map(|(_, count)| *count).unwrap()
+}
+
+const DOWN: &str = "mlx5_core 0000:41:00.0 eth4: Link down";
+
+#[test]
+fn what_was_there_at_the_start_is_history() {
+    let ring = Arc::new(Ring::default());
+    ring.write(1_000_000, DOWN);
+    ring.write(4_000_000_000, DOWN);
+    let mut logs = Logs::live(&ring);
+    let first = logs.read(7_000);
+    assert_eq!(count(&first, Driver::Mlx5Core, Kind::LinkDown), 0);
+    assert_eq!(
+        first.groups.iter().map(|group| (group.count, group.last())).collect::<Vec<_>>(),
+        [(1, Some(Tick(4_000_000)))]
+    );
+    ring.write(7_001_000_000, DOWN);
+    let second = logs.read(7_005);
+    assert_eq!(count(&second, Driver::Mlx5Core, Kind::LinkDown), 1);
+    assert_eq!((second.groups[0].count, second.first, second.last), (2, Some(0), Some(2)));
+    assert_eq!(count(&logs.read(7_010), Driver::Mlx5Core, Kind::LinkDown), 1, "nothing is read twice");
+    assert!(logs.read(20_000).groups.is_empty(), "an hour later it is of no matter");
+}
+
+#[test]
+fn a_burst_is_counted_and_bounded_and_what_was_lost_is_said() {
+    let ring = Arc::new(Ring::default());
+    let mut logs = Logs::live(&ring);
+    logs.read(100);
+    for line in 0..100_000u64 {
+        let (bus, device) = (line % 256, line / 256 % 32);
+        ring.write(101_000_000 + line, &format!("mlx5_core 0000:{bus:02x}:{device:02x}.0 eth4: Link down"));
+    }
+    let log = logs.read(105);
+    assert_eq!((log.overruns, log.lost + count(&log, Driver::Mlx5Core, Kind::LinkDown)), (1, 100_000));
+    assert_eq!(count(&log, Driver::Mlx5Core, Kind::LinkDown), HOLDS as u64);
+    assert!(log.groups.len() <= 256 && log.groups.iter().all(|group| group.moments.len() <= 8));
+}
+
+#[test]
+fn a_recorded_host_stands_at_its_newest_line_or_its_uptime() {
+    let host = Arc::new(MemoryHost::new());
+    host.set("/kmsg", format!("6,7,1000000,-;{DOWN}\n SUBSYSTEM=pci\n6,8,900000000,-;x\n"));
+    let mut logs = Logs::new(host.host());
+    assert_eq!(logs.read(86_400).groups[0].last(), Some(Tick(86_400_000 - 899_000)));
+    host.set("/kmsg", format!("6,8,900000000,-;x\n6,9,900500000,-;{DOWN}\n"));
+    let log = logs.read(86_460);
+    assert_eq!((log.groups[0].count, count(&log, Driver::Mlx5Core, Kind::LinkDown), log.lost), (2, 1, 0));
+    host.set("/proc/uptime", "90000.00 1.00\n");
+    assert!(Logs::new(host.host()).read(86_400).groups.is_empty());
+}
+
+#[test]
+fn lines_that_name_no_device_may_have_one_below() {
+    let host = Arc::new(MemoryHost::new());
+    let text = "mlx5_port_module_event:1:(pid 0): Port module event[error]: module 0, Cable error, Bus stuck";
+    host.set("/kmsg", format!("4,1,1,-;{text}\n SUBSYSTEM=pci\n DEVICE=+pci:0000:5c:00.0\n30,2,2,-;{text}\n"));
+    let log = Logs::new(host.host()).read(0);
+    let [group] = &*log.groups else { panic!("{log:?}") };
+    assert_eq!((group.address, group.count), ("0000:5c:00.0".parse().ok(), 1), "others may write, and do not count");
+}
+
+#[test]
+fn text_grows_at_its_end() {
+    let host = Arc::new(MemoryHost::new());
+    host.set("/dmesg.txt", format!("[    1.000000] {DOWN}\n[    2.000000] {DOWN}"));
+    let mut logs = Logs::new(host.host());
+    assert_eq!(logs.read(10).groups[0].count, 2);
+    host.set("/dmesg.txt", format!("[    1.000000] {DOWN}\n[    2.000000] {DOWN}\n[    3.000000] {DOWN}\n"));
+    let log = logs.read(15);
+    assert_eq!((log.groups[0].count, count(&log, Driver::Mlx5Core, Kind::LinkDown)), (3, 1));
+}
+
+#[test]
+fn no_log_is_nothing_found_and_one_that_is_forbidden_a_fault() {
+    let memory = Arc::new(MemoryHost::new());
+    let host = memory.host();
+    let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
+    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    assert_eq!(collector.discover(&mut pass), Ok(Vec::new()));
+    memory.fail("/kmsg", Errno::PERM);
+    let found = collector.discover(&mut pass).unwrap();
+    assert!(collector.open(&found[0]).read(&mut pass).is_empty());
+    assert_eq!(pass.faults[0].reason, Reason::Permission);
+}

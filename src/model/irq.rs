@@ -1,0 +1,220 @@
+//! Interrupts of the watched functions: their vectors, which CPUs serve them, and who decides that.
+
+use std::sync::Arc;
+
+use super::cpus::CpuSet;
+use super::ids::PciAddress;
+use super::numa::NumaNode;
+use super::snapshot::Snapshot;
+use super::time::Tick;
+
+/// Where interrupts are served, as seen from the device: the `locality` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Locality {
+    /// On the function's own NUMA node.
+    Local,
+    /// On another node.
+    Remote,
+    /// The host does not say.
+    Unknown,
+}
+
+impl Locality {
+    /// All, in the order of the metrics.
+    pub const ALL: [Self; 3] = [Self::Local, Self::Remote, Self::Unknown];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Local => "local",
+            Self::Remote => "remote",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// What a vector is for, by the name of its action.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// Data moves: completions and packet queues. A name that says nothing counts as this.
+    Completion,
+    /// Events, commands and errors of the device; seldom, and of no matter for speed.
+    Control,
+}
+
+/// Counts by CPU that are not zero, lowest CPU first. The kernel counts in 32 bits and wraps.
+pub type RawCounts = Arc<[(u32, u32)]>;
+
+/// One interrupt vector.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IrqVector {
+    /// Interrupt number.
+    pub irq: u32,
+    /// Name of its action (`mlx5_comp3@pci:0000:98:00.0`); none while nobody handles it.
+    pub action: Option<Arc<str>>,
+    /// What it is for.
+    pub role: Role,
+    /// The CPUs that serve it (`effective_affinity_list`).
+    pub effective: Option<Arc<CpuSet>>,
+    /// The CPUs that may serve it (`smp_affinity_list`).
+    pub allowed: Option<Arc<CpuSet>>,
+    /// The CPUs its driver would like (`affinity_hint`); none when it has no wish.
+    pub hint: Option<Arc<CpuSet>>,
+    /// Whether the kernel alone decides who serves it.
+    pub managed: bool,
+    /// How often each CPU served it since boot or since it was made.
+    pub counts: Option<RawCounts>,
+}
+
+/// The vectors of one PCI function.
+#[derive(Debug, Clone, PartialEq)]
+pub struct IrqFunction {
+    /// The function.
+    pub address: PciAddress,
+    /// Its NUMA node; none when the firmware does not say (-1).
+    pub numa_node: Option<u32>,
+    /// Its vectors, by number.
+    pub vectors: Vec<IrqVector>,
+    /// When they were read.
+    pub at: Tick,
+}
+
+/// CPUs of the host, and who moves interrupts between them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct IrqHost {
+    /// CPUs that run (`online`).
+    pub online: Option<CpuSet>,
+    /// CPUs that do not (`offline`).
+    pub offline: Option<CpuSet>,
+    /// CPUs kept free of other work (`isolated`).
+    pub isolated: Option<CpuSet>,
+    /// Whether irqbalance runs, by its process or its socket.
+    pub irqbalance: bool,
+}
+
+/// CPUs by NUMA node.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Nodes(Vec<(u32, CpuSet)>);
+
+impl Nodes {
+    /// The nodes that a snapshot has, with CPUs.
+    pub fn of(snapshot: &Snapshot) -> Self {
+        let set = |node: &NumaNode| Some((node.id, CpuSet::from_list(node.cpus.as_deref()?)?));
+        Self(snapshot.all::<NumaNode>().filter_map(set).collect())
+    }
+
+    /// Whether there is more than one, so that locality matters.
+    pub fn are_several(&self) -> bool {
+        self.0.len() > 1
+    }
+
+    /// The CPUs of a node.
+    pub fn cpus(&self, node: u32) -> Option<&CpuSet> {
+        self.0.iter().find(|(id, _)| *id == node).map(|(_, cpus)| cpus)
+    }
+
+    /// The node of a CPU.
+    pub fn node_of(&self, cpu: u32) -> Option<u32> {
+        self.0.iter().find(|(_, cpus)| cpus.contains(cpu)).map(|(id, _)| *id)
+    }
+
+    /// Where a CPU stands to a function on this node.
+    pub fn locality(&self, node: Option<u32>, cpu: u32) -> Locality {
+        match (node.filter(|node| self.cpus(*node).is_some()), self.node_of(cpu)) {
+            (Some(own), Some(other)) if own == other => Locality::Local,
+            (Some(_), Some(_)) => Locality::Remote,
+            _ => Locality::Unknown,
+        }
+    }
+
+    /// Where a vector is served: by the CPUs in force; where those are of several nodes, by the CPU that served most.
+    pub fn vector_locality(&self, node: Option<u32>, vector: &IrqVector) -> Locality {
+        let set = vector.effective.as_ref().or(vector.allowed.as_ref()).filter(|set| !set.is_empty());
+        let own = node.and_then(|node| self.cpus(node));
+        match (own, set) {
+            (Some(own), Some(set)) if set.is_within(own) => Locality::Local,
+            (Some(own), Some(set)) if !set.meets(own) => Locality::Remote,
+            _ => {
+                let most = vector.counts.iter().flat_map(|counts| counts.iter()).max_by_key(|(_, count)| *count);
+                most.map_or(Locality::Unknown, |(cpu, _)| self.locality(node, *cpu))
+            }
+        }
+    }
+}
+
+/// What is said of a function's interrupts.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct IrqSummary {
+    /// Its vectors, in the order of [`Locality::ALL`].
+    pub vectors: [u64; 3],
+    /// Interrupts served since boot, in the same order; none while they cannot be counted.
+    pub interrupts: Option<[u64; 3]>,
+    /// The busiest CPU and its share of the interrupts in the last interval that had any.
+    pub busiest: Option<(u32, f64)>,
+    /// Changes of the CPUs in force that were seen.
+    pub affinity_changes: u64,
+    /// Whether locality can be told.
+    pub placed: bool,
+}
+
+/// What an action's name says of its vector's role.
+pub fn role(action: &str) -> Role {
+    const CONTROL: [&str; 14] = [
+        "async",
+        "pages_eq",
+        "cmd_eq",
+        "_ctrl",
+        ":misc",
+        ":ctrl",
+        "-AEQ",
+        "creq",
+        "mgmnt",
+        "_hwc",
+        "-abn-",
+        "-aeq-",
+        "erdma-common",
+        "oicr",
+    ];
+    let control = CONTROL.iter().any(|part| action.contains(part)) && !action.contains("AEQCEQ");
+    if control { Role::Control } else { Role::Completion }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_tell_roles() {
+        let control = [
+            "mlx5_async0@pci:0000:98:00.0",
+            "mlx5_pages_eq@pci:0000:98:00.0",
+            "mlx5_sf_ctrl0@pci:0000:98:00.0",
+            "mlx4-async@pci:0000:98:00.0",
+            "irdma-0000:98:00.0-AEQ",
+            "ice-0000:84:00.0:misc",
+            "ice-0000:84:00.0:ctrl",
+            "bnxt_re-creq@pci:0000:85:00.0",
+            "hns-0000:7d:00.0-abn-0",
+            "efa-mgmnt@pci:0000:00:06.0",
+            "mana_hwc@pci:7870:00:00.0",
+        ];
+        for name in control {
+            assert_eq!(role(name), Role::Control, "{name}");
+        }
+        let data = [
+            "mlx5_comp12@pci:0000:98:00.0",
+            "mlx5_combined0@pci:0000:98:00.0",
+            "mlx5_sf_comp3@pci:0000:98:00.0",
+            "irdma-0000:98:00.0-AEQCEQ-0",
+            "irdma-0000:98:00.0-CEQ-4",
+            "ice-eth9-TxRx-0",
+            "eno16695np0-TxRx-1",
+            "bnxt_re-nq-1@pci:0000:85:00.0",
+            "hns-0000:7d:00.0-ceq-1",
+            "",
+        ];
+        for name in data {
+            assert_eq!(role(name), Role::Completion, "{name}");
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! How far the kernel log has been read, over restarts too, and what of it was lost.
+
+use super::learn::News;
+use crate::model::event::EventKind;
+use crate::model::history::History;
+use crate::model::kmsg::KernelLog;
+use crate::model::snapshot::Snapshot;
+
+/// Carries what was read of the log from one pass to the next.
+#[derive(Debug, Default)]
+pub struct KernelLogTrack {
+    /// Boot and last record of an earlier run, until they have been compared.
+    earlier: Option<(String, u64)>,
+    lost: u64,
+}
+
+impl KernelLogTrack {
+    /// Takes what an earlier run remembered.
+    pub fn restore(&mut self, boot_id: Option<String>, last: Option<u64>) {
+        self.earlier = boot_id.zip(last);
+    }
+
+    /// Takes a pass, and says when records were lost: while the agent ran, or while it did not.
+    pub fn observe(&mut self, history: &mut History, snapshot: &Snapshot, news: &mut Vec<News>) {
+        let Some(log) = snapshot.all::<KernelLog>().next() else { return };
+        let boot_id = snapshot.system().and_then(|system| system.boot_id.as_deref());
+        if let (Some(first), Some(boot_id), Some((boot, last))) = (log.first, boot_id, self.earlier.as_ref()) {
+            let missed = first.saturating_sub(last.saturating_add(1));
+            if *boot == *boot_id && missed > 0 {
+                let text = format!("{missed} kernel log records were dropped while the agent did not run");
+                news.push((EventKind::KernelLogLost, String::new(), text));
+            }
+            self.earlier = None;
+        }
+        if log.lost > self.lost {
+            let text = format!("{} kernel log records were dropped before they could be read", log.lost - self.lost);
+            news.push((EventKind::KernelLogLost, String::new(), text));
+        }
+        self.lost = log.lost;
+        history.kernel_log = log.last.or(history.kernel_log);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::model::snapshot::Fact;
+    use crate::model::system::System;
+    use crate::model::time::{Stamp, Tick};
+
+    fn snapshot(first: u64, last: u64, dropped: u64) -> Snapshot {
+        let log = KernelLog { first: Some(first), last: Some(last), lost: dropped, ..KernelLog::default() };
+        let system = System { boot_id: Some(Arc::from("this")), ..System::default() };
+        let taken = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
+        Snapshot::new(taken, [Arc::new(log) as Fact, Arc::new(system)], Vec::new())
+    }
+
+    fn news(track: &mut KernelLogTrack, snapshot: &Snapshot) -> Vec<String> {
+        let (mut past, mut said) = (History::default(), Vec::new());
+        track.observe(&mut past, snapshot, &mut said);
+        assert!(past.kernel_log.is_some());
+        said.into_iter().map(|(_, _, text)| text).collect()
+    }
+
+    #[test]
+    fn what_is_lost_is_said_once() {
+        let mut track = KernelLogTrack::default();
+        assert!(news(&mut track, &snapshot(0, 9, 0)).is_empty());
+        assert_eq!(news(&mut track, &snapshot(0, 99, 40)).len(), 1);
+        assert!(news(&mut track, &snapshot(0, 99, 40)).is_empty());
+    }
+
+    #[test]
+    fn records_that_came_and_went_while_nobody_read() {
+        let restored = |boot: &str| {
+            let mut track = KernelLogTrack::default();
+            track.restore(Some(boot.to_owned()), Some(100));
+            track
+        };
+        assert!(news(&mut restored("this"), &snapshot(50, 120, 0)).is_empty());
+        let said = news(&mut restored("this"), &snapshot(151, 190, 0));
+        assert_eq!(said, ["50 kernel log records were dropped while the agent did not run"]);
+        assert!(news(&mut restored("another"), &snapshot(151, 190, 0)).is_empty());
+    }
+}

@@ -1,0 +1,173 @@
+//! Hosts with hundreds of VFs: how many series they make, what is said without permissions, and that nothing is
+//! written.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use common::iplink;
+use common::run::{PROGRAM, to_its_end};
+use common::vfs::VfHost;
+use lanewatch::export::{AgentState, Format, Process, encode};
+use lanewatch::host::collector::{Filter, Setup};
+use lanewatch::host::fs::Fs;
+use lanewatch::host::io::Roots;
+use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::host::{COLLECTORS, Host};
+use lanewatch::model::policy::Policy;
+use lanewatch::watch::clock::SystemClock;
+use lanewatch::watch::{Engine, Poller, Report};
+use tempfile::TempDir;
+
+struct Kernel(Arc<Vec<iplink::Interface>>);
+
+impl Nldev for Kernel {
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let (name, statistics) = iplink::asked(request);
+        let found = self.0.iter().find(|interface| interface.name == name);
+        Ok(found.map(|interface| interface.reply(statistics)).into_iter().collect())
+    }
+}
+
+fn report(root: &Path, shape: &VfHost) -> Arc<Report> {
+    let interfaces = Arc::new(shape.interfaces());
+    let route: Connect = Arc::new(move || Ok(Box::new(Kernel(Arc::clone(&interfaces)))));
+    let host = Host {
+        io: Arc::new(Fs::new()),
+        sysfs: root.join("sys"),
+        procfs: root.join("proc"),
+        roots: Roots::below(root),
+        route: Some(route),
+        live: false,
+    };
+    let setup = Setup { host, filter: Filter::default() };
+    let engine = Engine::new(Arc::new(Policy::default()), false);
+    let mut poller = Poller::new(&setup, COLLECTORS.iter().copied(), Arc::new(SystemClock), engine, None).unwrap();
+    poller.pass(Duration::from_secs(30));
+    poller.pass(Duration::from_secs(30))
+}
+
+fn series(report: &Arc<Report>) -> BTreeMap<String, usize> {
+    let mut text = String::new();
+    encode(Format::Text, report, &Arc::new(AgentState::default()), Process::default(), &mut text).unwrap();
+    let mut families = BTreeMap::new();
+    for line in text.lines().filter(|line| !line.starts_with('#')) {
+        let name = line.split(['{', ' ']).next().unwrap_or_default();
+        *families.entry(name.to_owned()).or_insert(0) += 1;
+    }
+    families
+}
+
+#[test]
+fn two_pfs_with_128_vfs_each_stay_under_4000_series() {
+    for here in [false, true] {
+        let shape = VfHost { pfs: 2, vfs: 128, here };
+        let root = TempDir::new().unwrap();
+        shape.write(root.path()).unwrap();
+        let report = report(root.path(), &shape);
+        let series = series(&report);
+        let all: usize = series.values().sum();
+        println!("VFs here: {here}: {all} series");
+        assert_eq!((series["lanewatch_vf_info"], series["lanewatch_vf_received_bytes_total"]), (256, 256));
+        assert_eq!(series["lanewatch_vf_holder_info"], 256);
+        assert!(all < 4000, "{all}: {series:?}");
+        assert_eq!(report.findings.len(), 0, "{:?}", report.findings);
+    }
+}
+
+/// Every file below a folder with its content's age and its metadata's.
+fn state(folder: &Path) -> BTreeMap<PathBuf, (i64, i64, i64, u64)> {
+    let mut all = BTreeMap::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = path.symlink_metadata().unwrap();
+            if meta.is_dir() {
+                folders.push(path.clone());
+            }
+            all.insert(path, (meta.mtime_nsec(), meta.ctime(), meta.ctime_nsec(), meta.ino()));
+        }
+    }
+    all
+}
+
+#[test]
+fn nothing_on_the_host_is_written() {
+    let root = TempDir::new().unwrap();
+    VfHost { pfs: 2, vfs: 8, here: false }.write(root.path()).unwrap();
+    let storage = TempDir::new().unwrap();
+    let before = state(root.path());
+    for command in [&["vf"][..], &["vf", "--format", "json"], &["check"], &["metrics"]] {
+        let mut run = Command::new(PROGRAM);
+        run.args(command).arg("--path.rootfs").arg(root.path()).arg("--storage.path").arg(storage.path());
+        to_its_end(run, Duration::from_secs(30));
+    }
+    assert!(before.len() > 300);
+    assert_eq!(state(root.path()), before);
+    assert_eq!(fs::read_dir(storage.path()).unwrap().count(), 0);
+    // And where the file system itself refuses, nothing is different.
+    let script = "mount --bind \"$1\" \"$1\" && mount -o remount,bind,ro \"$1\" && ! touch \"$1/sys/x\" 2>/dev/null && \
+                  exec \"$2\" vf --path.rootfs \"$1\" --storage.path \"$3\"";
+    let mut run = Command::new("unshare");
+    run.args(["-m", "sh", "-c", script, "sh"]).arg(root.path()).arg(PROGRAM).arg(storage.path());
+    let out = to_its_end(run, Duration::from_secs(30));
+    if out.stderr.contains("unshare") || out.stderr.contains("mount") {
+        println!("no mounts here: {}", out.stderr);
+        return;
+    }
+    assert_eq!((out.code, out.stderr.as_str()), (Some(0), ""));
+    assert_eq!(out.stdout.matches(" vm vm").count(), 16, "{}", out.stdout);
+}
+
+/// What only root may look into.
+const CLOSED: [&str; 4] = ["proc/1/fd", "proc/1000/fd", "run/libvirt/qemu", "etc/libvirt/qemu"];
+
+#[test]
+fn without_permissions_all_else_is_said_and_no_noise_is_made() {
+    let root = TempDir::new().unwrap();
+    VfHost { pfs: 1, vfs: 2, here: false }.write(root.path()).unwrap();
+    fs::set_permissions(root.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    let closed = |path: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(&path).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
+    };
+    for path in CLOSED {
+        closed(path);
+    }
+    let mut run = Command::new(PROGRAM);
+    run.args(["vf", "--format", "json", "--path.rootfs"]).arg(root.path()).args(["--storage.path", "/nonexistent"]);
+    if rustix::process::geteuid().is_root() {
+        // A copy that anybody may run.
+        let program = root.path().join("lanewatch");
+        fs::copy(PROGRAM, &program).unwrap();
+        chown(&program, Some(65_534), Some(65_534)).unwrap();
+        run = Command::new(&program);
+        run.uid(65_534).gid(65_534).args(["vf", "--format", "json", "--path.rootfs"]).arg(root.path());
+        run.args(["--storage.path", "/nonexistent"]).current_dir("/");
+    }
+    let out = to_its_end(run, Duration::from_secs(30));
+    assert_eq!((out.code, out.stderr.as_str()), (Some(0), ""), "{}", out.stdout);
+    let document: serde_json::Value = serde_json::from_str(&out.stdout).unwrap();
+    let pf = &document["pfs"][0];
+    assert_eq!((&pf["present"], &pf["configured"]), (&2.into(), &2.into()));
+    assert_eq!(pf["vfs"][1]["driver"], "vfio-pci");
+    assert_eq!(pf["vfs"][1]["holder"]["kind"], "unknown");
+    assert_eq!(pf["vfs"][1]["holder"]["missing"], "CAP_SYS_PTRACE");
+    assert_eq!(document["limited"].as_array().unwrap().len(), 1, "{}", document["limited"]);
+    for path in CLOSED {
+        fs::set_permissions(root.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
