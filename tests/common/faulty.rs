@@ -77,7 +77,9 @@ impl Faulty {
         let memory = Arc::new(MemoryHost::new());
         let entries: BTreeMap<PathBuf, Entry> =
             tree.entries().map(|(path, entry)| (Path::new("/").join(path), entry.clone())).collect();
-        entries.iter().for_each(|(path, entry)| put(&memory, path, entry));
+        for (path, entry) in &entries {
+            put(&memory, path, entry);
+        }
         Arc::new(Self { memory, entries, shared: Arc::default() })
     }
 
