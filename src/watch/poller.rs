@@ -20,7 +20,7 @@ use super::running::{Done, Running};
 use super::store::Store;
 use crate::host::collector::Setup;
 use crate::host::{Depth, Spec};
-use crate::model::event::{Event, EventKind};
+use crate::model::event::EventKind;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
@@ -33,9 +33,6 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// Counters are read at least this often.
 const COUNTERS: Duration = Duration::from_secs(15);
-
-/// Events that wait for a state directory that can be written; older ones are lost.
-const MOST_UNKEPT: usize = 1000;
 
 /// Someone who wants a report.
 struct Waiter {
@@ -50,7 +47,6 @@ pub struct Poller {
     engine: Engine,
     store: Option<Store>,
     saved: bool,
-    unkept: Vec<Event>,
     collectors: Vec<Running>,
     crew: Crew<Done>,
     inbox: Receiver<Message>,
@@ -97,7 +93,6 @@ impl Poller {
             engine,
             store,
             saved: true,
-            unkept: Vec::new(),
             collectors,
             crew,
             inbox,
@@ -306,21 +301,15 @@ impl Poller {
         }
     }
 
-    /// Writes events and, when something happened or the last attempt failed, the state. Events that cannot be
-    /// written wait for the next attempt.
+    /// Writes events and, when something happened or the last attempt failed, the state.
     fn keep(&mut self, report: &Report) {
-        self.unkept.append(&mut self.engine.take_events());
-        let Some(store) = &mut self.store else {
-            self.unkept.clear();
-            return;
-        };
+        let events = self.engine.take_events();
+        let Some(store) = &mut self.store else { return };
         if let Some(baseline) = store.replaced() {
             self.engine.set_baseline(baseline);
         }
-        let quiet = self.unkept.is_empty() && self.saved;
-        let appended = store.append(&self.unkept);
-        let most = if appended.is_ok() { 0 } else { MOST_UNKEPT };
-        self.unkept.drain(..self.unkept.len().saturating_sub(most));
+        let quiet = events.is_empty() && self.saved;
+        let appended = store.append(events);
         let saved = if quiet { Ok(()) } else { self.save(report) };
         match appended.and(saved) {
             Ok(()) => self.saved = true,

@@ -25,6 +25,8 @@ const JOURNAL: &str = "events.jsonl";
 const OLD_JOURNAL: &str = "events.1.jsonl";
 /// The journal starts anew at this size; the one before is kept.
 const JOURNAL_SIZE: u64 = 1 << 20;
+/// Events that wait for a state directory that can be written; older ones are lost.
+const MOST_WAITING: usize = 1000;
 
 /// What an earlier run remembered.
 #[derive(Debug, Clone, Default)]
@@ -73,6 +75,8 @@ pub enum StoreError {
 pub struct Store {
     directory: PathBuf,
     journal: Option<File>,
+    /// Events that could not be written yet.
+    waiting: Vec<Event>,
     frozen: bool,
     /// The file that the state was last read from or written to, to notice when another program replaces it.
     known: Option<u64>,
@@ -111,7 +115,7 @@ struct Held {
 impl Store {
     /// A state directory; nothing is touched yet.
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory, journal: None, frozen: false, known: None }
+        Self { directory, journal: None, waiting: Vec::new(), frozen: false, known: None }
     }
 
     /// Where it is.
@@ -241,14 +245,26 @@ impl Store {
         Ok(())
     }
 
-    /// Appends events to the journal.
+    /// Appends events to the journal. Those that cannot be written wait for the next call.
     ///
     /// # Errors
     /// The file operation that failed; nothing is appended then. A line torn by a crash is skipped at the next load.
-    pub fn append(&mut self, events: &[Event]) -> Result<(), StoreError> {
-        if events.is_empty() || self.frozen {
+    pub fn append(&mut self, events: Vec<Event>) -> Result<(), StoreError> {
+        if self.frozen {
             return Ok(());
         }
+        self.waiting.extend(events);
+        if self.waiting.is_empty() {
+            return Ok(());
+        }
+        let written = self.append_waiting();
+        let most = if written.is_ok() { 0 } else { MOST_WAITING };
+        self.waiting.drain(..self.waiting.len().saturating_sub(most));
+        written?;
+        self.turn_over()
+    }
+
+    fn append_waiting(&mut self) -> Result<(), StoreError> {
         let path = self.directory.join(JOURNAL);
         let fail = |action, source| StoreError::Io { action, path: path.clone(), source };
         if self.journal.is_none() {
@@ -259,7 +275,7 @@ impl Store {
         }
         // A leading newline ends whatever a crash left unfinished; empty lines are skipped.
         let mut lines = vec![b'\n'];
-        for event in events {
+        for event in &self.waiting {
             if serde_json::to_writer(&mut lines, event).is_ok() {
                 lines.push(b'\n');
             }
@@ -272,13 +288,19 @@ impl Store {
                 self.journal = None;
                 return Err(fail("cannot append to", error));
             }
-            if journal.metadata().is_ok_and(|meta| meta.len() > JOURNAL_SIZE) {
-                self.journal = None;
-                let old = self.directory.join(OLD_JOURNAL);
-                std::fs::rename(&path, old).map_err(|error| fail("cannot rename", error))?;
-            }
         }
         Ok(())
+    }
+
+    /// Starts the journal anew when it has grown to its size.
+    fn turn_over(&mut self) -> Result<(), StoreError> {
+        let full = |journal: &mut File| journal.metadata().is_ok_and(|meta| meta.len() > JOURNAL_SIZE);
+        if self.journal.take_if(full).is_none() {
+            return Ok(());
+        }
+        let path = self.directory.join(JOURNAL);
+        let renamed = std::fs::rename(&path, self.directory.join(OLD_JOURNAL));
+        renamed.map_err(|source| StoreError::Io { action: "cannot rename", path, source })
     }
 }
 

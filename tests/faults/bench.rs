@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
-use lanewatch::host::{COLLECTORS, Collector, Depth, Found, Host, Lane, Pass, Spec};
+use lanewatch::host::{self, Collector, Depth, Found, Host, Lane, Pass, Spec};
 use lanewatch::model::holder::{Libvirt, Namespaces, Openers};
 use lanewatch::model::machine::Machine;
 use lanewatch::model::net::Netdev;
@@ -27,6 +27,14 @@ use lanewatch::model::time::{Stamp, Tick};
 use lanewatch::watch::Engine;
 
 use super::common::faulty::{Faulty, Op};
+
+/// The collectors of ports and the links above them, and of the host itself; those of VFs have sources of their own.
+const COLLECTORS: [&str; 6] = ["rdma", "rdma_netlink", "pci", "net", "numa", "system"];
+
+/// What is tried.
+pub fn specs() -> impl Iterator<Item = &'static Spec> {
+    host::COLLECTORS.iter().filter(|spec| COLLECTORS.contains(&spec.name))
+}
 
 /// Who asked for what in a clean pass.
 type Asked = BTreeSet<(Op, PathBuf)>;
@@ -98,9 +106,7 @@ impl Bench {
         let asked = || io.asked().into_iter().collect::<Asked>();
         let mut clean = Vec::new();
         asked();
-        // The VF map's sources have tests of their own.
-        let others = ["sriov", "holders", "machine"];
-        for spec in COLLECTORS.iter().filter(|spec| !others.contains(&spec.name)) {
+        for spec in specs() {
             let mut collector = (spec.make)(&setup);
             let mut pass = Pass::new(&host, Tick(0), Depth::Full);
             let found = collector.discover(&mut pass).unwrap();

@@ -75,6 +75,8 @@ struct Place {
     device: Device,
     layer: Layer,
     down: bool,
+    /// Whether it is a VF's, of which less is shown.
+    vf: bool,
 }
 
 impl Plan {
@@ -85,10 +87,15 @@ impl Plan {
             device: root(device),
             layer: card.layer,
             down: card.state == "1: DOWN",
+            vf: false,
         };
         let mut devices: Vec<Place> = host.devices().into_iter().zip(cards).map(place).collect();
-        let by_hand =
-            more.iter().cloned().map(|device| Place { device: root(device), layer: Layer::Ethernet, down: false });
+        let by_hand = more.iter().cloned().map(|device| Place {
+            device: root(device),
+            layer: Layer::Ethernet,
+            down: false,
+            vf: true,
+        });
         devices.extend(by_hand);
         Self { devices }
     }
@@ -156,7 +163,7 @@ impl Plan {
     }
 
     /// What follows from the listing of a collector.
-    pub fn of_listing(collector: &str) -> Vec<Rule> {
+    pub fn of_listing(&self, collector: &str) -> Vec<Rule> {
         const OF_DEVICES: &[&str] = &[
             "lanewatch_port_*",
             "lanewatch_device_*",
@@ -186,7 +193,8 @@ impl Plan {
             "net" => OF_INTERFACES,
             _ => &[],
         };
-        vec![Rule::new(families, [])]
+        let vfs = self.devices.iter().filter(|place| place.vf && collector == "pci");
+        vfs.flat_map(|place| self.whole_device(place)).chain([Rule::new(families, [])]).collect()
     }
 
     fn of_device(&self, place: &Place, file: &str) -> Vec<Rule> {
@@ -347,6 +355,8 @@ impl Plan {
                 let labels = [("pci_address", address), ("class", &*class(name))];
                 vec![Rule::new(&["lanewatch_pcie_aer_root_port_messages_total"], labels)]
             }
+            // Which function is the PF, and so what of the VF is shown.
+            "physfn" => self.whole_function(directory),
             // Whether a speed may be low to save power.
             "class" => self.link(directory, FINDING),
             _ => self.link(directory, &["lanewatch_pcie_link_*", "lanewatch_finding"]),
@@ -382,6 +392,9 @@ impl Plan {
         }
         if let Some(place) = self.devices.iter().find(|place| place.device.function == directory) {
             rules.extend(self.of_netdev(place, "net"));
+            if place.vf {
+                rules.extend(self.whole_device(place));
+            }
         }
         rules
     }

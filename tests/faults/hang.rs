@@ -7,13 +7,13 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::export::{Format, Process, encode};
+use lanewatch::host::Spec;
 use lanewatch::host::collector::{Filter, Setup};
-use lanewatch::host::{COLLECTORS, Spec};
 use lanewatch::model::reading::Reason;
 use lanewatch::watch::clock::ManualClock;
 use lanewatch::watch::{Engine, Poller, Report};
 
-use super::bench::Bench;
+use super::bench::{Bench, specs};
 use super::common::faulty::{Fault, Faulty, Op};
 use super::derived::{Plan, Rule};
 use super::{hosts, table, unexpected};
@@ -30,7 +30,7 @@ const AT_A_TIME: usize = 10;
 fn poller(io: &Arc<Faulty>, deadline: Duration) -> Poller {
     let setup = Setup { host: io.host(), filter: Filter::default() };
     let clock = ManualClock::new(SystemTime::UNIX_EPOCH, Duration::from_secs(3600));
-    let specs = COLLECTORS.iter().map(|spec| Spec { deadline, ..*spec });
+    let specs = specs().map(|spec| Spec { deadline, ..*spec });
     Poller::new(&setup, specs, Arc::new(clock), Engine::new(Arc::default(), true), None).unwrap()
 }
 
@@ -73,7 +73,7 @@ fn expected(bench: &Bench, path: &Path) -> BTreeMap<&'static str, Vec<String>> {
 
 fn rules(plan: &Plan, stuck: &BTreeMap<&'static str, Vec<String>>) -> Vec<Rule> {
     let of = |collector: &&'static str, key: &String| match key.as_str() {
-        "listing" => Plan::of_listing(collector),
+        "listing" => plan.of_listing(collector),
         key => plan.of_lane(collector, key),
     };
     let own = |collector: &str| Rule::of_collector(collector);
