@@ -5,19 +5,21 @@
 #[path = "common/mod.rs"]
 mod common;
 
-use std::fs::{self, OpenOptions};
+use std::fs;
+use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::exposition::parse;
 use common::host::{GEN3, GEN4, HostTree, LinkEnd};
 use common::http;
-use common::run::{PROGRAM, Server, free_address, program, to_its_end};
+use common::run::{Group, PROGRAM, Server, free_address, program, to_its_end};
+use common::tools::{Tool, require, skip};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
@@ -30,12 +32,43 @@ fn host(directory: &Path) -> HostTree {
     host
 }
 
-/// The same with a pipe in the place of a counter: who opens it waits until somebody opens its other end.
-fn hanging_host(directory: &Path) -> PathBuf {
-    let counter = directory.join(&host(directory).devices()[0].port).join("counters/symbol_error");
-    fs::remove_file(&counter).unwrap();
-    assert!(Command::new("mkfifo").arg(&counter).status().unwrap().success());
-    counter
+/// The same, with a file that whoever opens it waits for: a process holds a write lease on it, and the kernel lets
+/// nobody else in until that process gives it up (or 45 s are over).
+struct HangingHost {
+    holder: Group,
+}
+
+impl HangingHost {
+    fn new(directory: &Path) -> Option<Self> {
+        const HOLD: &str = "import fcntl, os, signal, sys\n\
+            signal.signal(signal.SIGIO, signal.SIG_IGN)\n\
+            file = os.open(sys.argv[1], os.O_RDWR)\n\
+            fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)\n\
+            print('held', flush=True)\n\
+            sys.stdin.read()";
+        let python = require(Tool::Python)?;
+        // Where an archive knows no links, a link is a file with its target, and is read as one.
+        let driver = directory.join(&host(directory).devices()[0].function).join("driver");
+        let target = fs::read_link(&driver).unwrap();
+        fs::remove_file(&driver).unwrap();
+        fs::write(&driver, target.to_str().unwrap()).unwrap();
+        let mut command = Command::new(python);
+        command.args(["-c", HOLD]).arg(&driver).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = Group::spawn(&mut command);
+        let mut said = String::new();
+        BufReader::new(holder.child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said != "held\n" {
+            skip("this file system knows no leases");
+            return None;
+        }
+        Some(Self { holder })
+    }
+
+    /// Lets everyone in.
+    fn release(mut self) {
+        drop(self.holder.child.stdin.take());
+        assert!(self.holder.wait(Duration::from_secs(10)).is_some());
+    }
 }
 
 /// `serve` on this host, once it answers at all; `change` may add to the command.
@@ -79,13 +112,12 @@ fn end(server: &mut Server) -> Option<i32> {
 #[test]
 fn it_is_ready_after_the_first_complete_pass_and_says_when_it_stops() {
     let directory = TempDir::new().unwrap();
-    let counter = hanging_host(&directory.path().join("host"));
+    let Some(hanging) = HangingHost::new(&directory.path().join("host")) else { return };
     let manager = Manager::listening(directory.path());
     let mut server = serve(&directory.path().join("host"), |command| _ = command.env("NOTIFY_SOCKET", &manager.path));
     assert_eq!(manager.told(Duration::from_millis(600)), None);
     assert_eq!(server.get("/-/ready").status, 503);
-    // The other end: the read goes on.
-    drop(OpenOptions::new().write(true).open(counter).unwrap());
+    hanging.release();
     assert_eq!(manager.told(Duration::from_secs(10)).as_deref(), Some("READY=1"));
     assert_eq!(server.get("/-/ready").status, 200);
     server.group.signal(Signal::TERM);
@@ -96,7 +128,7 @@ fn it_is_ready_after_the_first_complete_pass_and_says_when_it_stops() {
 #[test]
 fn a_read_that_hangs_does_not_keep_it_alive() {
     let directory = TempDir::new().unwrap();
-    hanging_host(directory.path());
+    let Some(_hanging) = HangingHost::new(directory.path()) else { return };
     // In the first pass, with a scrape that waits for it.
     let mut early = serve(directory.path(), |_| {});
     let address = early.address;
@@ -107,7 +139,7 @@ fn a_read_that_hangs_does_not_keep_it_alive() {
     let _ = scrape.join().unwrap();
     // And long after it, when the device counts as stuck.
     let mut late = serve(directory.path(), |_| {});
-    let stuck = "lanewatch_collector_stuck{collector=\"rdma\"} 1\n";
+    let stuck = "lanewatch_collector_stuck{collector=\"pci\"} 1\n";
     let began = Instant::now();
     while !late.try_get("/metrics").is_ok_and(|answer| answer.text().contains(stuck)) {
         assert!(began.elapsed() < Duration::from_secs(40), "{}", late.log());
@@ -199,7 +231,7 @@ fn with_socket(mut command: Command, listener: TcpListener, address: SocketAddr)
     let log = fs::File::create(directory.path().join("log")).unwrap();
     command.current_dir(directory.path()).stdin(OwnedFd::from(listener));
     command.stdout(log.try_clone().unwrap()).stderr(log);
-    let group = common::run::Group::spawn(&mut command);
+    let group = Group::spawn(&mut command);
     let server = Server { group, address, directory };
     let began = Instant::now();
     while !server.try_get("/-/ready").is_ok_and(|answer| answer.status == 200) {
