@@ -45,7 +45,7 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
         (vec!["--bogus"], "unexpected argument '--bogus' found"),
         (
             vec!["frobnicate"],
-            "\"frobnicate\" is not a command; the commands are serve, check, explain, metrics, baseline, snapshot, demo, \
+            "\"frobnicate\" is not a command; the commands are serve, check, explain, vf, metrics, baseline, snapshot, demo, \
              config, completions, man",
         ),
         (
@@ -97,7 +97,7 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
 #[test]
 fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
     let place = place();
-    let collectors = "rdma, rdma_netlink, pci, net, numa, system";
+    let collectors = "rdma, rdma_netlink, rdma_qp, pci, net, sriov, holders, machine, numa, system";
     let checks = "port_down, port_rate_low, port_flapping";
     for (text, line) in [
         (

@@ -131,6 +131,9 @@ fn nothing_on_the_host_is_written() {
     assert_eq!(out.stdout.matches(" vm vm").count(), 16, "{}", out.stdout);
 }
 
+/// Directories that only root may look into.
+const CLOSED: [&str; 4] = ["proc/1/fd", "proc/1000/fd", "run/libvirt/qemu", "etc/libvirt/qemu"];
+
 #[test]
 fn without_permissions_all_else_is_said_and_no_noise_is_made() {
     let root = TempDir::new().unwrap();
@@ -141,7 +144,7 @@ fn without_permissions_all_else_is_said_and_no_noise_is_made() {
         fs::create_dir_all(&path).unwrap();
         fs::set_permissions(path, fs::Permissions::from_mode(0o000)).unwrap();
     };
-    for path in ["proc/1/fd", "proc/1000/fd", "run/libvirt/qemu", "etc/libvirt/qemu"] {
+    for path in CLOSED {
         closed(path);
     }
     let mut run = Command::new(PROGRAM);

@@ -9,6 +9,8 @@ pub mod kmsg;
 pub mod lane;
 pub mod pcie;
 pub mod ports;
+pub mod posture;
+pub mod roce;
 pub mod verdicts;
 pub mod vf;
 
@@ -55,7 +57,9 @@ pub const RULES: &[Rule] = &[
     irq::remote,
     irq::piled_up,
     irq::drifted,
+    roce::lossy,
     kmsg::messages,
+    posture::posture,
 ];
 
 /// Everything the rules say of a host.

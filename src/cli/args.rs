@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::host::COLLECTORS;
+use crate::host::{COLLECTORS, ON_DEMAND};
 
 /// Watches the whole lane of RDMA and SR-IOV cards: ports, PCIe links, counters; tells which link is degraded and
 /// what to do.
@@ -322,9 +322,10 @@ pub fn command() -> clap::Command {
             let heading = "Collectors";
             Arg::new(name.clone()).long(name).help(help).action(ArgAction::SetTrue).global(true).help_heading(heading)
         };
+        let default = if ON_DEMAND.contains(&spec.name) { "" } else { " (default)" };
         let (on, off) = (format!("collector.{}", spec.name), format!("no-collector.{}", spec.name));
         command = command
-            .arg(arg(on.clone(), format!("Read {} (default)", spec.about)).overrides_with(off.clone()))
+            .arg(arg(on.clone(), format!("Read {}{default}", spec.about)).overrides_with(off.clone()))
             .arg(arg(off, format!("Do not read {}", spec.about)).overrides_with(on));
     }
     command

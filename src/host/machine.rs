@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::io::reason_of;
 use crate::model::machine::Machine;
 use crate::model::reading::Reason;
 use crate::model::snapshot::Fact;
@@ -34,20 +35,28 @@ struct MachineLane;
 
 impl Lane for MachineLane {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let text = |pass: &Pass<'_>, path: std::path::PathBuf| {
+        let text = |pass: &mut Pass<'_>, path: std::path::PathBuf| {
             let mut buffer = vec![0; 4096];
-            let length = pass.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)).ok()?;
-            Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned())
+            match pass.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)) {
+                Ok(length) => Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned()),
+                Err(error) => {
+                    // What only root may read is missed by nobody.
+                    let reason = reason_of(&error).filter(|reason| *reason != Reason::Permission);
+                    reason.map(|reason| pass.fault(&path, reason));
+                    None
+                }
+            }
         };
-        let cpus = text(pass, pass.host.procfs.join("cpuinfo"));
+        let (cpuinfo, sysfs) = (pass.host.procfs.join("cpuinfo"), pass.host.sysfs.clone());
+        let cpus = text(pass, cpuinfo);
         let flagged = cpus.as_deref().and_then(is_guest);
-        let kind = text(pass, pass.host.sysfs.join("hypervisor/type")).map(|kind| !kind.is_empty());
-        let vendor = text(pass, pass.host.sysfs.join("class/dmi/id/sys_vendor"));
-        let product = text(pass, pass.host.sysfs.join("class/dmi/id/product_name"));
+        let kind = text(pass, sysfs.join("hypervisor/type")).map(|kind| !kind.is_empty());
+        let vendor = text(pass, sysfs.join("class/dmi/id/sys_vendor"));
+        let product = text(pass, sysfs.join("class/dmi/id/product_name"));
         let named = vendor.map(|vendor| is_virtual(&vendor, product.as_deref().unwrap_or_default()));
         // A positive sign counts; without any, the flags of the processors decide.
         let hypervisor = if kind == Some(true) || named == Some(true) { Some(true) } else { flagged.or(named) };
-        let identity = text(pass, pass.host.sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
+        let identity = text(pass, sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
         let machine = Machine { hypervisor, identity: identity.map(Arc::from), forks: None };
         if machine == Machine::default() { Vec::new() } else { vec![Arc::new(machine)] }
     }

@@ -22,6 +22,7 @@ pub mod net;
 pub mod netlink;
 pub mod numa;
 pub mod pci;
+pub mod posture;
 pub mod rdma;
 pub mod recording;
 #[cfg(test)]
@@ -33,10 +34,14 @@ pub mod text;
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
+/// Collectors that run only where they are asked for: what they read costs the hardware.
+pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name];
+
 /// Every collector, in the order of the metrics.
 pub const COLLECTORS: &[Spec] = &[
     rdma::SPEC,
     rdma::resources::SPEC,
+    rdma::queues::SPEC,
     pci::SPEC,
     net::SPEC,
     sriov::SPEC,
@@ -46,5 +51,6 @@ pub const COLLECTORS: &[Spec] = &[
     irq::SPEC,
     kmsg::SPEC,
     numa::SPEC,
+    posture::SPEC,
     system::SPEC,
 ];

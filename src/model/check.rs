@@ -171,8 +171,12 @@ checks! {
     IrqPiledUp = "irq_piled_up",
     /// A device's vectors stand elsewhere than they did when all was well.
     IrqDrifted = "irq_drifted",
+    /// An Ethernet port loses RDMA traffic, or stands still.
+    RoceLossy = "roce_lossy",
     /// The kernel said something about a watched device.
     KernelMessage = "kernel_message",
+    /// How the host is set up costs speed, or stands in the way of pass-through.
+    HostPosture = "host_posture",
 }
 
 impl std::str::FromStr for Check {

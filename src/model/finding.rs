@@ -22,6 +22,8 @@ pub enum Subject {
     Pci(PciAddress),
     /// A VF: `0000:98:00.0/vf3`.
     Vf(VfKey),
+    /// An aspect of the host itself: `host/iommu`.
+    Host(&'static str),
 }
 
 impl fmt::Display for Subject {
@@ -31,6 +33,7 @@ impl fmt::Display for Subject {
             Self::Device(device) => device.fmt(f),
             Self::Pci(address) => address.fmt(f),
             Self::Vf(key) => key.fmt(f),
+            Self::Host(aspect) => write!(f, "host/{aspect}"),
         }
     }
 }
@@ -83,7 +86,7 @@ impl Condition {
             Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
             Subject::Device(device) => (Some(device.clone()), None, None),
             Subject::Pci(address) => (None, None, Some(*address)),
-            Subject::Vf(_) => (None, None, None),
+            Subject::Vf(_) | Subject::Host(_) => (None, None, None),
         };
         Self {
             check,

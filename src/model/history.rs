@@ -181,6 +181,10 @@ pub struct History {
     pub functions: BTreeMap<PciAddress, LinkHistory>,
     /// Interrupts, by function.
     pub irqs: BTreeMap<PciAddress, IrqHistory>,
+    /// Statistics of Ethernet ports, by interface and name.
+    pub netdevs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Window>>,
+    /// Counters of RDMA ports on Ethernet that tell of loss, by name.
+    pub roce: BTreeMap<PortKey, BTreeMap<&'static str, Window>>,
     /// Number of the last kernel log record that was read.
     pub kernel_log: Option<u64>,
     /// What was learned or accepted before.

@@ -19,6 +19,7 @@ pub mod net;
 pub mod numa;
 pub mod pcie;
 pub mod policy;
+pub mod posture;
 pub mod rdma;
 pub mod reading;
 pub mod snapshot;

@@ -235,6 +235,15 @@ pub struct RdmaDevice {
     pub counters_at: Tick,
 }
 
+/// Queue pairs of a device by type and state (`RDMA_NLDEV_CMD_RES_QP_GET`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QueuePairs {
+    /// The device.
+    pub device: DeviceName,
+    /// Type and state by the names of rdma tools, and how many there are.
+    pub counts: std::collections::BTreeMap<(&'static str, &'static str), u64>,
+}
+
 /// Objects that programs hold on a device (`RDMA_NLDEV_CMD_RES_GET`), read from the kernel's memory only.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RdmaResources {

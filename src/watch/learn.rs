@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::interrupts::Interrupts;
 use super::kernel_log::KernelLogTrack;
+use super::roce::Roce;
 use crate::assess::irq::placement;
 use crate::assess::lane::{Lanes, is_virtual};
 use crate::assess::ports::baseline_key;
@@ -36,6 +37,7 @@ pub struct Learner {
     boot: Option<(Option<Arc<str>>, Tick)>,
     interrupts: Interrupts,
     kernel_log: KernelLogTrack,
+    roce: Roce,
 }
 
 #[derive(Debug, Default)]
@@ -87,6 +89,7 @@ impl Learner {
         }
         self.interrupts.observe(&mut history.irqs, snapshot.all());
         self.kernel_log.observe(history, snapshot, &mut news);
+        self.roce.observe(history, snapshot);
         learn_baseline(history, snapshot, topology, lanes, &mut news);
         news
     }

@@ -9,6 +9,7 @@ pub mod learn;
 pub mod ledger;
 pub mod poller;
 pub mod report;
+pub mod roce;
 pub mod running;
 pub mod store;
 pub mod vfmap;

@@ -4,6 +4,7 @@ use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
+use crate::model::posture::Posture;
 use crate::model::reading::Reason;
 use crate::model::snapshot::CollectorState;
 use crate::model::time::unix_seconds;
@@ -116,7 +117,13 @@ fn each(content: &Content<'_>, mut write: impl FnMut(&[Label<'_>], &CollectorSta
 
 fn host_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
     let kernel = content.report.snapshot.system().and_then(|system| system.kernel.as_ref());
-    out.info(&[kernel.into(), "".into(), "".into(), "".into()]);
+    let posture = content.report.snapshot.all::<Posture>().next();
+    out.info(&[
+        kernel.into(),
+        posture.and_then(|posture| posture.virtualization).into(),
+        posture.and_then(|posture| posture.iommu.as_ref()).into(),
+        posture.and_then(|posture| posture.rdma_netns_mode).into(),
+    ]);
 }
 
 fn read_errors(content: &Content<'_>, out: &mut Series<'_, '_>) {

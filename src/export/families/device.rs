@@ -6,7 +6,7 @@ use crate::export::content::Content;
 use crate::export::series::{Label, Series};
 use crate::model::counter::{Class, Meaning};
 use crate::model::pcie::{FunctionKind, PciFunction};
-use crate::model::rdma::{RdmaDevice, RdmaResources};
+use crate::model::rdma::{QueuePairs, RdmaDevice, RdmaResources};
 
 /// The rows.
 pub const FAMILIES: &[Family] = &[
@@ -59,6 +59,16 @@ pub const FAMILIES: &[Family] = &[
         worst: "7 a device",
         since: FIRST,
         write: resources,
+    },
+    Family {
+        name: "lanewatch_rdma_queue_pairs",
+        kind: Kind::Gauge,
+        help: "Queue pairs of a device by type and state (RDMA_NLDEV_CMD_RES_QP_GET); only with --collector.rdma_qp, as \
+               each costs a firmware command.",
+        labels: &["device", "type", "state"],
+        worst: "about 10 a device; none by default",
+        since: FIRST,
+        write: queue_pairs,
     },
 ];
 
@@ -118,6 +128,17 @@ fn device_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for device in whole(content) {
         for (counter, value) in device.counters.iter().filter(|(counter, _)| counter.meaning == Meaning::Level) {
             out.gauge(&[device.name.as_str().into(), (&counter.name).into()], value);
+        }
+    }
+}
+
+fn queue_pairs(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    let mut all: Vec<&QueuePairs> = content.report.snapshot.all().collect();
+    all.sort_by(|a, b| a.device.cmp(&b.device));
+    all.dedup_by(|a, b| a.device == b.device);
+    for QueuePairs { device, counts } in all {
+        for ((kind, state), count) in counts {
+            out.gauge(&[device.as_str().into(), (*kind).into(), (*state).into()], *count);
         }
     }
 }

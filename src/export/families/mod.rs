@@ -5,8 +5,10 @@ pub mod device;
 pub mod findings;
 pub mod irq;
 pub mod kmsg;
+pub mod netdev;
 pub mod pcie;
 pub mod port;
+pub mod posture;
 pub mod process;
 pub mod vf;
 

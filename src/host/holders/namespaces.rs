@@ -1,5 +1,5 @@
 //! Interfaces of PCI functions in other network namespaces, through the `/sys` that a process there has mounted
-//! (`/proc/<pid>/root/sys/class/net`).
+//! (`sys/class/net` below `/proc/<pid>/root`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -81,7 +81,7 @@ fn names(pass: &Pass<'_>) -> BTreeMap<u64, Arc<str>> {
 /// not to be seen.
 fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Option<Vec<Elsewhere>> {
     let process = pass.host.procfs.join(pid.to_string());
-    let class = process.join("root/sys/class/net");
+    let class = process.join("root").join("sys/class/net");
     let listed: BTreeSet<String> =
         pass.host.io.list(&class).ok()?.into_iter().filter(|name| name != "bonding_masters").collect();
     let devices = content(&*pass.host.io, &process.join("net/dev"), 64 * 1024).ok()?;

@@ -9,6 +9,7 @@ use rustix::io::Errno;
 use super::{content, pids, pod};
 use crate::host::collector::{Lane, Pass};
 use crate::host::function::address_of;
+use crate::host::io::reason_of;
 use crate::model::holder::{Handle, Opener, Openers};
 use crate::model::snapshot::Fact;
 use crate::model::sriov::is_user_space;
@@ -28,7 +29,16 @@ pub(super) struct Processes {
 
 impl Lane for Processes {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let Ok(pids) = pids(pass) else { return vec![Arc::new(Openers::default())] };
+        let pids = match pids(pass) {
+            Ok(pids) => pids,
+            Err(error) => {
+                if let Some(reason) = reason_of(&error) {
+                    let procfs = pass.host.procfs.clone();
+                    pass.fault(&procfs, reason);
+                }
+                return vec![Arc::new(Openers::default())];
+            }
+        };
         if pids.is_empty() {
             return vec![Arc::new(Openers::default())];
         }

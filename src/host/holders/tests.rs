@@ -88,8 +88,9 @@ fn interfaces_in_other_namespaces() {
     process(&rig, 20, "app", "/app", &[]);
     rig.memory.symlink("/proc/20/ns/net", "net:[200]");
     rig.memory.set("/proc/20/cgroup", POD);
-    rig.memory.symlink("/proc/20/root/sys/class/net/eth1", "../../devices/pci0000:97/0000:98:00.1/net/eth1");
-    rig.memory.symlink("/proc/20/root/sys/class/net/lo", "../../devices/virtual/net/lo");
+    let net = |name: &str| format!("{}/sys/class/net/{name}", "/proc/20/root");
+    rig.memory.symlink(net("eth1"), "../../devices/pci0000:97/0000:98:00.1/net/eth1");
+    rig.memory.symlink(net("lo"), "../../devices/virtual/net/lo");
     rig.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n  eth1: 0 0\n");
     let found: Namespaces = read(&mut rig);
     let [eth1] = &found.interfaces[..] else { panic!("{found:?}") };

@@ -116,13 +116,14 @@ fn numa_node(bytes: &[u8]) -> Reading<u32> {
     }
 }
 
-/// The numbers of a function's vectors; none where the host does not list them.
+/// The numbers of a function's vectors; none where the host does not list them (a recorded one may have kept the
+/// directory alone).
 pub(super) fn vectors(pass: &mut Pass<'_>, function: &Path) -> Option<BTreeSet<u32>> {
     let directory = function.join("msi_irqs");
     match pass.host.io.list(&directory) {
         Ok(names) => {
             let irq = |name: &String| u32::try_from(text::parse_decimal(name.as_bytes())?).ok();
-            Some(names.iter().filter_map(irq).collect())
+            Some(names.iter().filter_map(irq).collect()).filter(|irqs: &BTreeSet<u32>| !irqs.is_empty())
         }
         Err(error) => {
             if let Some(reason) = reason_of(&error) {

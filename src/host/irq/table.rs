@@ -24,7 +24,7 @@ pub struct Scratch {
 /// Who takes rows.
 pub trait Rows {
     /// Whether the row of this interrupt is to be taken apart; with `false` for all that are known by number only,
-    /// [`Self::tail`] may still ask for one by its names.
+    /// [`Self::wants_named`] may still ask for one by its names.
     fn wants(&mut self, irq: u32) -> bool;
 
     /// Whether a row that was not wanted by its number is wanted for what stands after its counts.

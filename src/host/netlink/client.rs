@@ -96,6 +96,30 @@ impl Client {
         }
     }
 
+    /// All replies of a list of what the device has; none where netlink has nothing to say. What fails is noted as
+    /// [`Self::ask`] does.
+    pub fn list(&mut self, pass: &mut Pass<'_>, op: Op) -> Option<Vec<Vec<u8>>> {
+        if self.not_offered.iter().any(|(refused, until)| *refused == op && pass.now < *until) {
+            return None;
+        }
+        let replies = match self.index(pass.now) {
+            Ok(Some(index)) => self.exchange(&nldev::dump(op, index)),
+            Ok(None) => return None,
+            Err(error) => Err(error),
+        };
+        match replies {
+            Ok(replies) if replies.iter().all(|reply| self.is_mine(reply)) => Some(replies),
+            Ok(_) => {
+                self.index = None;
+                None
+            }
+            Err(error) => {
+                self.failed(pass, op, None, &error);
+                None
+            }
+        }
+    }
+
     fn failed(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>, error: &io::Error) -> Answer {
         let Some(reason) = reason_of_answer(error) else { return Answer::Silent };
         // A connection that did not stand, or was given up, never reached the driver: files may.

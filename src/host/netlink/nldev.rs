@@ -21,6 +21,10 @@ const RES_SUMMARY: u16 = 15;
 const RES_SUMMARY_ENTRY: u16 = 16;
 const RES_SUMMARY_ENTRY_NAME: u16 = 17;
 const RES_SUMMARY_ENTRY_CURR: u16 = 18;
+const RES_QP: u16 = 19;
+const RES_QP_ENTRY: u16 = 20;
+const RES_TYPE: u16 = 26;
+const RES_STATE: u16 = 27;
 const NDEV_NAME: u16 = 51;
 const SYS_NETNS_MODE: u16 = 66;
 const STAT_HWCOUNTERS: u16 = 80;
@@ -40,6 +44,8 @@ pub enum Op {
     SysGet,
     /// How many objects programs hold on a device. From memory.
     ResGet,
+    /// Queue pairs one by one. Each costs the device a firmware command.
+    ResQpGet,
     /// The hardware counters of a port, from one refresh of the whole set.
     StatGet,
 }
@@ -52,6 +58,7 @@ impl Op {
             Self::PortGet => 5,
             Self::SysGet => 6,
             Self::ResGet => 9,
+            Self::ResQpGet => 10,
             Self::StatGet => 17,
         }
     }
@@ -63,6 +70,7 @@ impl Op {
             Self::PortGet => "PORT_GET",
             Self::SysGet => "SYS_GET",
             Self::ResGet => "RES_GET",
+            Self::ResQpGet => "RES_QP_GET",
             Self::StatGet => "STAT_GET",
         }
     }
@@ -76,6 +84,22 @@ pub fn dump_devices() -> Vec<u8> {
 /// Asks for the settings of the RDMA subsystem.
 pub fn system_request() -> Vec<u8> {
     message::request(CLIENT + Op::SysGet.code(), false, &[])
+}
+
+/// Asks for a list of what a device has.
+pub fn dump(op: Op, index: u32) -> Vec<u8> {
+    message::request(CLIENT + op.code(), true, &[(DEV_INDEX, index)])
+}
+
+/// Codes of type and state of the queue pairs in a reply of `RES_QP_GET`.
+pub fn queue_pairs(reply: &[u8]) -> impl Iterator<Item = (u8, u8)> {
+    let within = |kind: u16| move |(found, value)| (found == kind).then_some(value);
+    let entries = Attributes::new(reply).filter_map(within(RES_QP)).flat_map(Attributes::new);
+    entries.filter_map(within(RES_QP_ENTRY)).filter_map(move |entry: &[u8]| {
+        let mut values = Attributes::new(entry);
+        let kind = values.clone().find_map(within(RES_TYPE)).and_then(number8)?;
+        Some((kind, values.find_map(within(RES_STATE)).and_then(number8)?))
+    })
 }
 
 /// Asks about a device, or about one port of it.
@@ -236,6 +260,23 @@ pub(crate) mod tests {
         [handle(index, name), list([15, 16, 17, 18], 0, pairs)].concat()
     }
 
+    /// A reply of `RES_QP_GET` with queue pairs of these types and states.
+    pub(crate) fn queue_pairs_reply(index: u32, name: &str, pairs: &[(u8, u8)]) -> Vec<u8> {
+        let entry = |(number, (kind, state)): (u32, &(u8, u8))| {
+            let parts = [
+                attribute(PORT_INDEX, &1u32.to_ne_bytes()),
+                attribute(21, &number.to_ne_bytes()),
+                attribute(24, &0u32.to_ne_bytes()),
+                attribute(RES_TYPE, &[*kind]),
+                attribute(RES_STATE, &[*state]),
+                attribute(28, &77u32.to_ne_bytes()),
+            ];
+            attribute(RES_QP_ENTRY, &parts.concat())
+        };
+        let entries: Vec<u8> = (0..).zip(pairs).flat_map(entry).collect();
+        [handle(index, name), attribute(RES_QP, &entries)].concat()
+    }
+
     /// A reply of `SYS_GET` by a kernel that knows copy-on-fork, or not.
     pub(crate) fn system_reply(copy_on_fork: bool) -> Vec<u8> {
         let mode = attribute(SYS_NETNS_MODE, &[1]);
@@ -306,7 +347,7 @@ pub(crate) mod tests {
         #[test]
         fn no_reply_breaks_the_codec(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let _ = (device(&bytes), port(&bytes), system(&bytes));
-            let _ = (counters(&bytes).count(), resources(&bytes).count());
+            let _ = (counters(&bytes).count(), resources(&bytes).count(), queue_pairs(&bytes).count());
         }
 
         #[test]

@@ -5,6 +5,7 @@ mod identity;
 mod lane;
 mod parse;
 mod port;
+pub mod queues;
 pub mod resources;
 #[cfg(test)]
 mod tests;

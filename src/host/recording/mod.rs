@@ -114,6 +114,9 @@ impl Recording {
         self.note(place, Entry::Directory);
         for name in names {
             let entry = Place { below: place.below.join(name), ..place.clone() };
+            if entry.is_of_a_process() {
+                continue;
+            }
             let path = entry.root.join(&entry.below);
             if let Ok(target) = self.inner.link(&path) {
                 self.note_link(&entry, &target);
@@ -142,6 +145,12 @@ impl Place {
     fn path(&self) -> PathBuf {
         Path::new(self.name).join(&self.below)
     }
+
+    /// Whether it is below a process's directory.
+    fn is_of_a_process(&self) -> bool {
+        let first = self.below.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
+        self.name == "proc" && first.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+    }
 }
 
 fn note(seen: &Mutex<Entries>, path: PathBuf, entry: Entry) {
@@ -150,6 +159,16 @@ fn note(seen: &Mutex<Entries>, path: PathBuf, entry: Entry) {
         seen.entry(path).or_insert(entry);
     } else {
         seen.insert(path, entry);
+    }
+}
+
+/// Adds a chunk to a file whose beginning was noted before.
+fn append(seen: &Mutex<Entries>, path: &Path, offset: u64, chunk: &[u8]) {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(Entry::File(content)) = seen.get_mut(path)
+        && content.len() as u64 == offset
+    {
+        content.extend_from_slice(chunk);
     }
 }
 
@@ -216,14 +235,35 @@ struct Recorded {
 impl OpenFile for Recorded {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer);
-        match &read {
+        self.take(0, &read, buffer);
+        read
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.file.read_at(offset, buffer);
+        self.take(offset, &read, buffer);
+        read
+    }
+}
+
+impl Recorded {
+    /// Notes what was read: of a long file, chunk after chunk.
+    fn take(&self, offset: u64, read: &io::Result<usize>, buffer: &[u8]) {
+        match read {
             Ok(length) => {
-                let content = buffer.get(..*length).unwrap_or_default().to_vec();
-                note(&self.seen, self.place.path(), Entry::File(content));
+                let content = buffer.get(..*length).unwrap_or_default();
+                // Names of the host's processes are nobody's business, but for the one that moves interrupts.
+                if self.place.is_of_a_process() && content.trim_ascii() != b"irqbalance" {
+                    return;
+                }
+                if offset == 0 {
+                    note(&self.seen, self.place.path(), Entry::File(content.to_vec()));
+                } else {
+                    append(&self.seen, &self.place.path(), offset, content);
+                }
             }
             Err(error) => note_failure(&self.seen, &self.place, error),
         }
-        read
     }
 }
 

@@ -57,3 +57,27 @@ fn links_that_lead_round_or_out_are_left() {
     assert!(read(&host, "/sys/up/x").is_err());
     assert!(!recording.entries().values().any(|entry| matches!(entry, Entry::File(_))));
 }
+
+#[test]
+fn long_files_are_kept_whole_and_processes_left_out() {
+    let memory = Arc::new(MemoryHost::new());
+    memory.set("/proc/interrupts", "0123456789");
+    memory.set("/proc/77/comm", "bash\n");
+    memory.set("/proc/78/comm", "irqbalance\n");
+    let (recording, host) = Recording::of(&memory.host());
+    let mut file = host.io.open(Path::new("/proc/interrupts")).unwrap();
+    let mut buffer = [0; 4];
+    let mut offset = 0;
+    while let Ok(length @ 1..) = file.read_at(offset, &mut buffer) {
+        offset += length as u64;
+    }
+    read(&host, "/proc/77/comm").unwrap();
+    read(&host, "/proc/78/comm").unwrap();
+    host.io.list(Path::new("/proc")).unwrap();
+    let file = |text: &str| Entry::File(text.as_bytes().to_vec());
+    let expected = [("proc/78/comm", file("irqbalance\n")), ("proc/interrupts", file("0123456789"))];
+    let mut entries = recording.entries();
+    assert_eq!(entries.remove(Path::new("proc")), Some(Entry::Directory));
+    let expected: Entries = expected.into_iter().map(|(path, entry)| (PathBuf::from(path), entry)).collect();
+    assert_eq!(entries, expected);
+}

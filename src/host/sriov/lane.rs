@@ -9,7 +9,7 @@ use super::netdev::{Interface, Part};
 use super::outoftree::VendorFiles;
 use super::patient::Patient;
 use super::rtnl::Entry;
-use super::vf::{VfFiles, link_address, link_name, list, refill};
+use super::vf::{VfFiles, link_address, link_name, list, refill, stamp};
 use crate::host::collector::{Lane, Pass};
 use crate::host::file::Watched;
 use crate::host::io::{Host, reason_of};
@@ -161,7 +161,8 @@ impl Lane for PfLane {
         refill(&mut self.devices, &devices, DeviceName::new);
         let mut vfs = self.functions(pass, &names);
         let mut interfaces = self.ask_interfaces(pass);
-        let device = self.devices.first().and_then(|device| pass.host.io.stamp(&rdma.join(device.as_str())).ok());
+        let device = self.devices.first().map(|device| rdma.join(device.as_str()));
+        let device = device.and_then(|device| stamp(pass, &device));
         let (told, detail) = self.links.ask(pass, &interfaces.names);
         let fabric = told.as_ref().and_then(|list| list.fabric).or(interfaces.fabric);
         let (announced, reported) = match (&told, detail) {
@@ -182,14 +183,14 @@ impl Lane for PfLane {
             driver: self.driver.clone(),
             fabric: fabric.or_else(|| fabric_of(self.place.class?)),
             limit: self.limit.read(pass, small).value(),
-            configured: self.configured.read(),
+            configured: self.configured.read(pass),
             reported,
             announced,
             netdevs: interfaces.names,
             devices: self.devices.clone(),
             up: interfaces.up,
             switchdev,
-            probe: interfaces.probe.or(device.map(|stamp| stamp.identity.1)),
+            probe: interfaces.probe.or(device),
             detail,
             vfs,
         };

@@ -100,7 +100,10 @@ fn look(pass: &mut Pass<'_>, entry: &Path, address: PciAddress) -> Option<Place>
         }
     };
     // Whether a function can have VFs does not change while it is there.
-    pass.host.io.open(&directory.join("sriov_totalvfs")).ok()?;
+    let opened = pass.host.io.open(&directory.join("sriov_totalvfs"));
+    if opened.is_err_and(|error| reason_of(&error).is_none()) {
+        return None;
+    }
     let code = |bytes: &[u8]| match text::parse_hex(bytes).and_then(|code| u32::try_from(code).ok()) {
         Some(code) => Reading::Value(code),
         None => Reading::Unreadable(Reason::Malformed),

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::vf::stamp;
 use crate::host::collector::Pass;
 use crate::host::file::Watched;
 use crate::host::text;
@@ -75,8 +76,8 @@ impl Interface {
     }
 
     /// Which making of the interface this is.
-    pub(super) fn instance(&self, pass: &Pass<'_>) -> Option<u64> {
-        pass.host.io.stamp(&self.directory).ok().map(|stamp| stamp.identity.1)
+    pub(super) fn instance(&self, pass: &mut Pass<'_>) -> Option<u64> {
+        stamp(pass, &self.directory)
     }
 }
 

@@ -45,7 +45,7 @@ impl VfFiles {
 
     /// What it is now; none when it is not there any more.
     pub(super) fn read(&mut self, pass: &mut Pass<'_>, count: u64) -> Option<Vf> {
-        let (_, instance) = pass.host.io.stamp(&self.directory).ok()?.identity;
+        let instance = stamp(pass, &self.directory)?;
         let driver = link_name(pass, &self.driver_link);
         let same = self.settled && instance == self.known.instance && driver.as_deref() == self.known.driver.as_deref();
         if !same {
@@ -72,14 +72,14 @@ impl VfFiles {
         let file = self.directory.join("driver_override");
         self.known.driver_override = Watched::new(file).read(pass, driver_override).value();
         self.known.node = self.node(pass);
-        let vectors = pass.host.io.list(&self.directory.join("msi_irqs")).ok();
-        self.known.msix = vectors.and_then(|names| u32::try_from(names.len()).ok());
+        let vectors = list(pass, &self.directory.join("msi_irqs")).len();
+        self.known.msix = u32::try_from(vectors).ok().filter(|vectors| *vectors > 0);
     }
 
     /// Other functions of the IOMMU group. Bridges may be in one without harm.
     fn others(&self, pass: &mut Pass<'_>, group: u32) -> Arc<[PciAddress]> {
         let directory = pass.host.sysfs.join(format!("kernel/iommu_groups/{group}/devices"));
-        let names = pass.host.io.list(&directory).unwrap_or_default();
+        let names = list(pass, &directory);
         let mut others: Vec<PciAddress> = names.iter().filter_map(|name| name.parse().ok()).collect();
         others.retain(|other| Some(*other) != self.known.address);
         others.retain(|other| {
@@ -130,6 +130,19 @@ fn names(pass: &mut Pass<'_>, there: bool, directory: &Path) -> Vec<String> {
         return Vec::new();
     }
     list(pass, directory)
+}
+
+/// Which making of a directory this is; none where it is not there.
+pub(super) fn stamp(pass: &mut Pass<'_>, directory: &Path) -> Option<u64> {
+    match pass.host.io.stamp(directory) {
+        Ok(stamp) => Some(stamp.identity.1),
+        Err(error) => {
+            if let Some(reason) = reason_of(&error) {
+                pass.fault(directory, reason);
+            }
+            None
+        }
+    }
 }
 
 /// Names in a directory in order; none where it is not there.

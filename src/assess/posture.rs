@@ -1,0 +1,145 @@
+//! How the host is set up. Nothing here is a fault; each finding says why it matters.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::View;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Subject};
+use crate::model::irq::Nodes;
+use crate::model::pcie::PciFunction;
+use crate::model::posture::Posture;
+
+/// One aspect of the host: its word, and what there is to say of it.
+type Aspect = (&'static str, Option<String>);
+
+/// `host_posture`: on hosts with RDMA devices, what costs speed or stands in the way of pass-through.
+pub fn posture(view: &View<'_>, verdicts: &mut Verdicts) {
+    if view.snapshot.devices().next().is_none() {
+        return;
+    }
+    let mut aspects = vec![("firmware", firmware(view)), ("numa", numa(view))];
+    if let Some(posture) = view.snapshot.all::<Posture>().next() {
+        aspects.extend(of_posture(view, posture));
+    }
+    for (aspect, said) in aspects {
+        match said {
+            Some(summary) => verdicts.found(Condition::new(
+                Check::HostPosture,
+                Subject::Host(aspect),
+                Severity::Info,
+                aspect,
+                summary,
+            )),
+            None => verdicts.ok(Check::HostPosture),
+        }
+    }
+}
+
+fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
+    let bare = posture.virtualization == Some("none");
+    let slow: Vec<String> = posture
+        .governors
+        .iter()
+        .filter(|(governor, _)| &***governor != "performance")
+        .map(|(governor, cpus)| format!("{governor} on {cpus} CPUs"))
+        .collect();
+    let governor = (!slow.is_empty()).then(|| {
+        format!(
+            "The frequency governor is {}: CPUs that clock down answer interrupts and small messages late. \
+             `cpupower frequency-set -g performance` (or a tuned profile) ends that.",
+            slow.join(", ")
+        )
+    });
+    let vfs = view.snapshot.all::<PciFunction>().any(|function| function.vfs_limit.is_some_and(|limit| limit > 0));
+    let iommu = match posture.iommu.as_deref() {
+        Some(kind @ ("DMA" | "DMA-FQ")) if bare => Some(format!(
+            "The IOMMU translates what RDMA devices of this host do ({kind}): each registration and each transfer pays for \
+             it. The kernel argument iommu=pt lets the host's own devices through and still isolates guests'."
+        )),
+        Some("off") if vfs && bare => Some(
+            "The IOMMU is off: VFs cannot be passed to guests. The kernel arguments intel_iommu=on or amd_iommu=on, with \
+             iommu=pt, switch it on, if the firmware has it on too."
+                .to_owned(),
+        ),
+        _ => None,
+    };
+    let balancing = posture.numa_balancing == Some(true) && Nodes::of(view.snapshot).are_several();
+    let balancing = balancing.then(|| {
+        "The kernel moves memory between NUMA nodes by itself (numa_balancing): pages that devices write to stall while it \
+         looks at them. `sysctl kernel.numa_balancing=0` ends that."
+            .to_owned()
+    });
+    let exclusive = posture.rdma_netns_mode == Some("exclusive");
+    let netns = (posture.foreign_netns == Some(true)).then(|| {
+        let mode = if exclusive { ", and RDMA devices of other namespaces are hidden (exclusive mode)" } else { "" };
+        format!(
+            "The agent runs in a network namespace of its own: the kernel shows port counters in the host's only{mode}. Run \
+             it with the host's network."
+        )
+    });
+    let versions: BTreeSet<&Arc<str>> =
+        ["mlx5_core", "mlx5_ib", "ib_core"].iter().filter_map(|name| posture.driver_versions.get(*name)).collect();
+    let drivers = (versions.len() > 1).then(|| {
+        let list: Vec<String> =
+            posture.driver_versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
+        format!("Drivers of one stack have different versions ({}): they are not tested together.", list.join(", "))
+    });
+    let aspm = posture.arguments.iter().any(|argument| &**argument == "pcie_aspm=force");
+    let aspm = aspm.then(|| {
+        "The kernel argument pcie_aspm=force lets PCIe links sleep that were not meant to: the first transfer after a pause \
+         waits for them."
+            .to_owned()
+    });
+    [
+        ("governor", governor),
+        ("iommu", iommu),
+        ("numa_balancing", balancing),
+        ("network_namespace", netns),
+        ("drivers", drivers),
+        ("aspm", aspm),
+    ]
+}
+
+/// Devices of one board with different firmware.
+fn firmware(view: &View<'_>) -> Option<String> {
+    let mut boards: BTreeMap<&Arc<str>, BTreeMap<&Arc<str>, Vec<&str>>> = BTreeMap::new();
+    for device in view.snapshot.devices() {
+        let identity = &device.identity;
+        if let (Some(board), Some(version)) = (&identity.board_id, &identity.firmware_version) {
+            boards.entry(board).or_default().entry(version).or_default().push(device.name.as_str());
+        }
+    }
+    let skew = |(board, versions): (&Arc<str>, BTreeMap<&Arc<str>, Vec<&str>>)| {
+        let list: Vec<String> =
+            versions.iter().map(|(version, names)| format!("{version} on {}", names.join(", "))).collect();
+        (versions.len() > 1).then(|| format!("{board}: {}", list.join("; ")))
+    };
+    let skews: Vec<String> = boards.into_iter().filter_map(skew).collect();
+    (!skews.is_empty()).then(|| {
+        format!(
+            "Cards of one kind have different firmware ({}): they may behave differently under the same load.",
+            skews.join(" / ")
+        )
+    })
+}
+
+/// Devices whose NUMA node the firmware does not tell, where there is more than one.
+fn numa(view: &View<'_>) -> Option<String> {
+    if !Nodes::of(view.snapshot).are_several() {
+        return None;
+    }
+    let devices = view.snapshot.devices().filter(|device| {
+        let function = device.identity.pci_address.and_then(|address| view.snapshot.function(address));
+        function.is_some_and(|function| function.numa_node.is_none())
+    });
+    let names: Vec<&str> = devices.map(|device| device.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "The host has several NUMA nodes and does not say on which {} is: programs and interrupts cannot be placed \
+             beside it. Look for a newer BIOS, or for the guest's NUMA settings.",
+            names.join(", ")
+        )
+    })
+}

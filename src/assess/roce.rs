@@ -1,0 +1,232 @@
+//! RoCE needs an Ethernet that loses nothing: where it does, or stands still to avoid it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::View;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::ethtool::{Direction, Meaning, NetdevStatistics};
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::history::Window;
+use crate::model::ids::PortKey;
+use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
+use crate::model::time::Tick;
+
+/// The time that is judged.
+const SPAN: Duration = Duration::from_secs(300);
+
+/// Lost or refused packets in that time that are too many.
+const MOST_LOST: u64 = 60;
+
+/// Share of the time for which a priority may be paused.
+const MOST_PAUSED: f64 = 0.1;
+
+/// What rose of one port in the last minutes.
+struct Rises<'a> {
+    now: Tick,
+    statistics: Option<&'a NetdevStatistics>,
+    netdev: Option<&'a BTreeMap<Arc<str>, Window>>,
+    port: Option<&'a BTreeMap<&'static str, Window>>,
+}
+
+impl Rises<'_> {
+    fn port(&self, names: &[&str]) -> u64 {
+        let rise = |name: &&str| self.port?.get(*name)?.rise(self.now, SPAN);
+        names.iter().filter_map(rise).map(|rise| rise.count).sum()
+    }
+
+    fn statistic(&self, name: &str) -> Option<(u64, Duration)> {
+        let rise = self.netdev?.get(name)?.rise(self.now, SPAN)?;
+        Some((rise.count, rise.observed))
+    }
+
+    /// Statistics that suit and have risen.
+    fn netdev(&self, suits: impl Fn(&str, Meaning) -> bool) -> Vec<(&str, u64)> {
+        let known = self.statistics.iter().flat_map(|statistics| statistics.layout.iter());
+        let risen = known.filter(|statistic| suits(&statistic.name, statistic.meaning)).filter_map(|statistic| {
+            let (count, _) = self.statistic(&statistic.name)?;
+            (count > 0).then_some((&*statistic.name, count))
+        });
+        risen.collect()
+    }
+
+    /// The greatest share of the time for which a priority, or the link, was paused one way.
+    fn paused(&self, wanted: Direction) -> Option<(&str, f64)> {
+        let known = self.statistics.iter().flat_map(|statistics| statistics.layout.iter());
+        let shares = known.filter_map(|statistic| {
+            let Meaning::PauseMicroseconds { direction, .. } = statistic.meaning else { return None };
+            let (micros, observed) = self.statistic(&statistic.name).filter(|_| direction == wanted)?;
+            let whole = observed.as_secs_f64();
+            (whole > 0.0).then(|| (&*statistic.name, Duration::from_micros(micros).as_secs_f64() / whole))
+        });
+        shares.max_by(|(_, a), (_, b)| a.total_cmp(b))
+    }
+}
+
+fn is_discard(name: &str) -> bool {
+    name.contains("discard") || matches!(name, "rx_dropped.nic" | "outbound_pci_buffer_overflow")
+}
+
+fn list(risen: &[(&str, u64)]) -> String {
+    risen.iter().map(|(name, count)| format!("{name} +{count}")).collect::<Vec<_>>().join(", ")
+}
+
+/// `roce_lossy`: discards rise, pauses storm, or packets are lost and neither PFC nor ECN does anything about it.
+pub fn lossy(view: &View<'_>, verdicts: &mut Verdicts) {
+    for device in view.snapshot.devices() {
+        for port in device.ports.iter().filter(|port| port.link_layer == Some(LinkLayer::Ethernet)) {
+            let key = PortKey { device: device.name.clone(), port: port.number };
+            let netdev = port.netdev.as_deref();
+            let rises = Rises {
+                now: view.snapshot.taken.tick,
+                statistics: view.snapshot.all::<NetdevStatistics>().find(|known| Some(&*known.netdev) == netdev),
+                netdev: netdev.and_then(|netdev| view.history.netdevs.get(netdev)),
+                port: view.history.roce.get(&key),
+            };
+            if !port.is_active() || (rises.statistics.is_none() && rises.port.is_none_or(BTreeMap::is_empty)) {
+                verdicts.skipped(Check::RoceLossy);
+                continue;
+            }
+            match judge(device, port, key, &rises) {
+                Some(condition) => verdicts.found(condition),
+                None => verdicts.ok(Check::RoceLossy),
+            }
+        }
+    }
+}
+
+fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Option<Condition> {
+    let interface = port.netdev.as_deref().unwrap_or("its interface");
+    let (reason, text, evidence) = storm(rises, interface)
+        .or_else(|| discards(rises))
+        .or_else(|| uncontrolled(rises, interface))
+        .or_else(|| ignored(rises))?;
+    let summary = format!("{key} ({interface}) loses or stalls RoCE traffic: {text}.");
+    let condition = Condition::new(Check::RoceLossy, Subject::Port(key), Severity::Warning, reason, summary)
+        .address(owner.identity.pci_address)
+        .hold(Hold::For(Duration::from_secs(120)))
+        .quiet(Duration::from_secs(600));
+    Some(evidence.into_iter().fold(condition, |condition, (name, count)| condition.because(&name, Some(count))))
+}
+
+type Case = (&'static str, String, Vec<(String, u64)>);
+
+fn owned(risen: &[(&str, u64)]) -> Vec<(String, u64)> {
+    risen.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
+}
+
+fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
+    let storms = rises.netdev(|name, _| name.starts_with("tx_pause_storm"));
+    if !storms.is_empty() {
+        let text = format!(
+            "this host sent pauses for so long that the watchdog noticed ({}); look for a PCIe link that is too slow, or \
+             for CPUs that do not keep up",
+            list(&storms)
+        );
+        return Some(("pause_storm", text, owned(&storms)));
+    }
+    for (direction, reason) in [(Direction::Transmitted, "pause_sent"), (Direction::Received, "pause_received")] {
+        let Some((name, share)) = rises.paused(direction).filter(|(_, share)| *share > MOST_PAUSED) else { continue };
+        let text = match direction {
+            Direction::Transmitted => format!(
+                "for {:.0} % of the last minutes it made the network wait ({name}): this host does not take what comes; \
+                 look at its PCIe path and CPUs",
+                share * 100.0
+            ),
+            Direction::Received => format!(
+                "for {:.0} % of the last minutes the network made it wait ({name}): look for congestion at the switch and \
+                 at the receivers; `ethtool -S {netdev}` has all counters",
+                share * 100.0
+            ),
+        };
+        return Some((reason, text, Vec::new()));
+    }
+    None
+}
+
+fn discards(rises: &Rises<'_>) -> Option<Case> {
+    let dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, Meaning::Event(_)));
+    let total: u64 = dropped.iter().map(|(_, count)| count).sum();
+    (total > MOST_LOST).then(|| {
+        let text = format!(
+            "packets were dropped in the last five minutes ({}); where RDMA's priority is among them, PFC is not in force \
+             from end to end",
+            list(&dropped)
+        );
+        ("discards", text, owned(&dropped))
+    })
+}
+
+fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
+    let lost = rises.port(&["out_of_sequence", "packet_seq_err", "local_ack_timeout_err"]);
+    let controlled = rises.port(&["np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled"]);
+    let pfc = rises.netdev(|_, meaning| matches!(meaning, Meaning::PfcFrames { .. }));
+    let text = format!(
+        "{lost} signs of lost packets in the last five minutes, and neither ECN nor PFC did anything: check that the \
+         switch marks or pauses RDMA's priority (`dcb pfc show dev {netdev}`, `dcb app show dev {netdev}`)"
+    );
+    let found = lost > MOST_LOST && controlled == 0 && pfc.is_empty();
+    found.then(|| ("no_congestion_control", text, vec![("loss_signs".to_owned(), lost)]))
+}
+
+fn ignored(rises: &Rises<'_>) -> Option<Case> {
+    let ignored = rises.port(&["rp_cnp_ignored"]);
+    let text = format!(
+        "{ignored} congestion notifications were ignored in the last five minutes: the sending side of DCQCN is switched \
+         off here"
+    );
+    (ignored > MOST_LOST).then(|| ("cnp_ignored", text, vec![("rp_cnp_ignored".to_owned(), ignored)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::counter::Class;
+    use crate::model::ethtool::Statistic;
+
+    fn judged(statistics: &[(&str, Meaning, u64)], port: &[(&'static str, u64)]) -> Option<&'static str> {
+        let window = |rise: u64| {
+            let mut window = Window::new(SPAN);
+            window.push(Tick(0), 5);
+            window.push(Tick(100_000), 5 + rise);
+            window
+        };
+        let known = |(name, meaning, _): &(&str, Meaning, u64)| Statistic { name: Arc::from(*name), meaning: *meaning };
+        let facts = NetdevStatistics {
+            netdev: Arc::from("eth2"),
+            pci_address: "0000:81:00.0".parse().unwrap(),
+            device: crate::model::ids::DeviceName::new("mlx5_0"),
+            layout: statistics.iter().map(known).collect(),
+            values: Vec::new(),
+            at: Tick(100_000),
+        };
+        let netdev = statistics.iter().map(|(name, _, rise)| (Arc::from(*name), window(*rise))).collect();
+        let port = port.iter().map(|(name, rise)| (*name, window(*rise))).collect();
+        let rises = Rises { now: Tick(100_000), statistics: Some(&facts), netdev: Some(&netdev), port: Some(&port) };
+        let case = storm(&rises, "eth2").or_else(|| discards(&rises)).or_else(|| uncontrolled(&rises, "eth2"));
+        case.or_else(|| ignored(&rises)).map(|(reason, _, _)| reason)
+    }
+
+    #[test]
+    fn loss_in_each_of_its_forms() {
+        let event = Meaning::Event(Class::Congestion);
+        let pause = |direction| Meaning::PauseMicroseconds { priority: Some(3), direction };
+        let pfc = Meaning::PfcFrames { priority: 3, direction: Direction::Received };
+        assert_eq!(judged(&[("rx_discards_phy", event, 61)], &[]), Some("discards"));
+        assert_eq!(judged(&[("rx_discards_phy", event, 60)], &[]), None);
+        assert_eq!(judged(&[("tx_pause_storm_warning_events", event, 1)], &[]), Some("pause_storm"));
+        let sent = pause(Direction::Transmitted);
+        assert_eq!(judged(&[("tx_prio3_pause_duration", sent, 10_100_000)], &[]), Some("pause_sent"));
+        assert_eq!(judged(&[("tx_prio3_pause_duration", sent, 9_900_000)], &[]), None);
+        let received = pause(Direction::Received);
+        assert_eq!(judged(&[("rx_prio3_pause_duration", received, 50_000_000)], &[]), Some("pause_received"));
+        let lost = ("out_of_sequence", 100);
+        assert_eq!(judged(&[], &[lost]), Some("no_congestion_control"));
+        assert_eq!(judged(&[], &[lost, ("np_cnp_sent", 1)]), None, "ECN is at work");
+        assert_eq!(judged(&[("rx_prio3_pause", pfc, 1)], &[lost]), None, "PFC is at work");
+        assert_eq!(judged(&[], &[("np_cnp_sent", 1), ("rp_cnp_ignored", 100)]), Some("cnp_ignored"));
+        assert_eq!(judged(&[("rx_crc_errors_phy", Meaning::Event(Class::Error), 100)], &[]), None);
+    }
+}

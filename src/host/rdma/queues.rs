@@ -1,0 +1,162 @@
+//! Queue pairs by type and state (`RDMA_NLDEV_CMD_RES_QP_GET`). The kernel asks the device about each one, so this is
+//! off unless it is asked for, and seldom.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{class, device_of, devices};
+use crate::host::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
+use crate::host::netlink::client::Client;
+use crate::host::netlink::nldev::{self, Op};
+use crate::host::netlink::socket::{self, Connect};
+use crate::model::ids::DeviceName;
+use crate::model::rdma::QueuePairs;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fact;
+
+/// Counts of queue pairs.
+pub const SPEC: Spec = Spec {
+    name: "rdma_qp",
+    about: "Queue pairs by type and state (rdma netlink); costs the device a firmware command for each queue pair",
+    interval: Duration::from_secs(60),
+    deadline: Duration::from_secs(10),
+    fresh: false,
+    make: |setup| Box::new(Queues::new(setup, setup.host.live.then(socket::kernel))),
+};
+
+struct Queues {
+    class: std::path::PathBuf,
+    filter: Filter,
+    connect: Option<Connect>,
+}
+
+impl Queues {
+    fn new(setup: &Setup, connect: Option<Connect>) -> Self {
+        Self { class: class(&setup.host.sysfs), filter: setup.filter.clone(), connect }
+    }
+}
+
+impl Collector for Queues {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        if self.connect.is_none() {
+            return Ok(Vec::new());
+        }
+        devices(pass, &self.class, &self.filter)
+    }
+
+    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
+        let device = device_of(found);
+        let client = self.connect.clone().map(|connect| Client::new(device.clone(), connect));
+        Box::new(QueueLane { device, client })
+    }
+}
+
+struct QueueLane {
+    device: DeviceName,
+    client: Option<Client>,
+}
+
+impl Lane for QueueLane {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let Some(replies) = self.client.as_mut().and_then(|client| client.list(pass, Op::ResQpGet)) else {
+            return Vec::new();
+        };
+        let mut counts = BTreeMap::new();
+        for (kind, state) in replies.iter().flat_map(|reply| nldev::queue_pairs(reply)) {
+            *counts.entry((type_name(kind), state_name(state))).or_insert(0) += 1;
+        }
+        vec![Arc::new(QueuePairs { device: self.device.clone(), counts })]
+    }
+
+    fn quarantined(&self) -> usize {
+        self.client.as_ref().map_or(0, Client::not_offered)
+    }
+}
+
+/// The name of a type (`enum ib_qp_type`), as rdma tools print it.
+fn type_name(code: u8) -> &'static str {
+    match code {
+        0 => "SMI",
+        1 => "GSI",
+        2 => "RC",
+        3 => "UC",
+        4 => "UD",
+        8 => "RAW_PACKET",
+        9 => "XRC_INI",
+        10 => "XRC_TGT",
+        0xff => "DRIVER",
+        _ => "OTHER",
+    }
+}
+
+/// The name of a state (`enum ib_qp_state`).
+fn state_name(code: u8) -> &'static str {
+    match code {
+        0 => "RESET",
+        1 => "INIT",
+        2 => "RTR",
+        3 => "RTS",
+        4 => "SQD",
+        5 => "SQE",
+        6 => "ERR",
+        _ => "OTHER",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+    use crate::host::collector::Depth;
+    use crate::host::memory::MemoryHost;
+    use crate::host::netlink::nldev::tests::{handle, queue_pairs_reply};
+    use crate::host::netlink::socket::Nldev;
+    use crate::model::time::Tick;
+
+    /// What `rdma resource show qp` prints.
+    const PRINTED: &str = "link mlx5_bond_0/1 lqpn 301 rqpn 392 type RC state RTS rq-psn 1 sq-psn 6 path-mig-state \
+                           MIGRATED pdn 12 pid 6165 comm poll-event \nlink mlx5_bond_0/1 lqpn 1 type GSI state RTS \
+                           sq-psn 0 comm [ib_core] \nlink mlx5_bond_0/1 lqpn 300 type UD state RTS sq-psn 0 pdn 5 comm \
+                           [ib_ipoib] \nlink mlx5_bond_0/1 lqpn 304 rqpn 7 type RC state ERR rq-psn 0 sq-psn 0 pid 77 \
+                           comm ib write bw \nlink mlx5_bond_0/- lqpn 412 rqpn 413 type RC state RTS pid 77 comm x \n";
+
+    /// Types and states of a print; a program's name may have blanks in it, and words of any kind.
+    fn codes(printed: &str) -> Vec<(u8, u8)> {
+        let code = |name: &str, names: fn(u8) -> &'static str| (0..=255).find(|code| names(*code) == name).unwrap();
+        let pair = |line: &str| {
+            let words: Vec<&str> = line.split(" comm ").next().unwrap().split_whitespace().collect();
+            let after = |key: &str| words[words.iter().position(|word| *word == key).unwrap() + 1];
+            (code(after("type"), type_name), code(after("state"), state_name))
+        };
+        printed.lines().map(pair).collect()
+    }
+
+    struct Kernel;
+
+    impl Nldev for Kernel {
+        fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+            match u16::from_ne_bytes([request[4], request[5]]) & 0x3ff {
+                1 => Ok(vec![handle(3, "mlx5_bond_0")]),
+                // In parts, as for a long list.
+                10 => Ok(codes(PRINTED).chunks(2).map(|part| queue_pairs_reply(3, "mlx5_bond_0", part)).collect()),
+                _ => Err(rustix::io::Errno::INVAL.into()),
+            }
+        }
+    }
+
+    #[test]
+    fn queue_pairs_are_counted_by_type_and_state() {
+        let host = Arc::new(MemoryHost::new()).host();
+        let connect: Connect = Arc::new(|| Ok(Box::new(Kernel)));
+        let device = DeviceName::new("mlx5_bond_0");
+        let mut lane = QueueLane { device: device.clone(), client: Some(Client::new(device, connect)) };
+        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let facts = lane.read(&mut pass);
+        let found: &QueuePairs = facts[0].downcast_ref().unwrap();
+        let expected = [(("GSI", "RTS"), 1), (("RC", "ERR"), 1), (("RC", "RTS"), 2), (("UD", "RTS"), 1)];
+        assert_eq!(found.counts, expected.into());
+        assert_eq!(pass.faults, []);
+    }
+}

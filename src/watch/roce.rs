@@ -1,0 +1,68 @@
+//! Windows over what tells of loss and congestion on Ethernet ports.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::ethtool::{Meaning, NetdevStatistics};
+use crate::model::history::{History, Window};
+use crate::model::ids::PortKey;
+use crate::model::rdma::{LinkLayer, RdmaDevice};
+use crate::model::snapshot::Snapshot;
+use crate::model::time::Tick;
+
+/// The time that windows look back.
+pub const SPAN: Duration = Duration::from_secs(300);
+
+/// Counters of the RDMA device that tell of loss, or that something is done about it.
+pub const COUNTERS: [&str; 8] = [
+    "out_of_sequence",
+    "packet_seq_err",
+    "local_ack_timeout_err",
+    "np_cnp_sent",
+    "np_ecn_marked_roce_packets",
+    "rp_cnp_handled",
+    "rp_cnp_ignored",
+    "rx_icrc_encapsulated",
+];
+
+/// When each source was last taken.
+#[derive(Debug, Default)]
+pub struct Roce {
+    netdevs: BTreeMap<Arc<str>, Tick>,
+    ports: BTreeMap<PortKey, Tick>,
+}
+
+impl Roce {
+    /// Takes a pass into the windows.
+    pub fn observe(&mut self, history: &mut History, snapshot: &Snapshot) {
+        for statistics in snapshot.all::<NetdevStatistics>() {
+            if self.netdevs.insert(Arc::clone(&statistics.netdev), statistics.at) == Some(statistics.at) {
+                continue;
+            }
+            let windows = history.netdevs.entry(Arc::clone(&statistics.netdev)).or_default();
+            for (statistic, value) in statistics.iter().filter(|(known, _)| known.meaning != Meaning::Percent) {
+                let window = windows.entry(Arc::clone(&statistic.name)).or_insert_with(|| Window::new(SPAN));
+                window.push(statistics.at, value);
+            }
+        }
+        for device in snapshot.devices() {
+            self.observe_device(history, device);
+        }
+    }
+
+    fn observe_device(&mut self, history: &mut History, device: &RdmaDevice) {
+        for port in device.ports.iter().filter(|port| port.link_layer == Some(LinkLayer::Ethernet)) {
+            let key = PortKey { device: device.name.clone(), port: port.number };
+            if self.ports.insert(key.clone(), device.counters_at) == Some(device.counters_at) {
+                continue;
+            }
+            let windows = history.roce.entry(key).or_default();
+            for name in COUNTERS {
+                if let Some(value) = port.counter(name) {
+                    windows.entry(name).or_insert_with(|| Window::new(SPAN)).push(device.counters_at, value);
+                }
+            }
+        }
+    }
+}
