@@ -41,13 +41,11 @@ fn refuses(output: &Output, code: i32, line: &str) {
 
 #[test]
 fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
+    let command = lanewatch::cli::args::command();
+    let commands: Vec<&str> = command.get_subcommands().map(clap::Command::get_name).collect();
     for (arguments, line) in [
         (vec!["--bogus"], "unexpected argument '--bogus' found"),
-        (
-            vec!["frobnicate"],
-            "\"frobnicate\" is not a command; the commands are serve, check, explain, vf, metrics, baseline, snapshot, demo, \
-             config, completions, man",
-        ),
+        (vec!["frobnicate"], &format!("\"frobnicate\" is not a command; the commands are {}", commands.join(", "))),
         (
             vec!["metrics", "--log.level", "loud"],
             "invalid value 'loud' for '--log.level <LEVEL>'; [possible values: error, warn, info, debug, trace]",
@@ -97,7 +95,8 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
 #[test]
 fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
     let place = place();
-    let collectors = "rdma, rdma_netlink, rdma_qp, pci, net, sriov, holders, machine, numa, system";
+    let collectors: Vec<&str> = lanewatch::host::COLLECTORS.iter().map(|spec| spec.name).collect();
+    let collectors = collectors.join(", ");
     let checks = "port_down, port_rate_low, port_flapping";
     for (text, line) in [
         (

@@ -131,7 +131,7 @@ fn nothing_on_the_host_is_written() {
     assert_eq!(out.stdout.matches(" vm vm").count(), 16, "{}", out.stdout);
 }
 
-/// Directories that only root may look into.
+/// What only root may look into.
 const CLOSED: [&str; 4] = ["proc/1/fd", "proc/1000/fd", "run/libvirt/qemu", "etc/libvirt/qemu"];
 
 #[test]

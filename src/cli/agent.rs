@@ -18,8 +18,8 @@ use super::settings::{Settings, WebSettings};
 use crate::export::AgentState;
 use crate::export::http::{App, Options, Source, serve as serve_http};
 use crate::model::event::EventKind;
+use crate::watch::Handle;
 use crate::watch::clock::SystemClock;
-use crate::watch::poller::Handle;
 use crate::watch::store::Store;
 use crate::watch::{Engine, Poller, Report};
 

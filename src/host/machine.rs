@@ -42,7 +42,9 @@ impl Lane for MachineLane {
                 Err(error) => {
                     // What only root may read is missed by nobody.
                     let reason = reason_of(&error).filter(|reason| *reason != Reason::Permission);
-                    reason.map(|reason| pass.fault(&path, reason));
+                    if let Some(reason) = reason {
+                        pass.fault(&path, reason);
+                    }
                     None
                 }
             }

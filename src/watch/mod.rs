@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod crew;
 pub mod engine;
+pub mod handle;
 pub mod interrupts;
 pub mod kernel_log;
 pub mod learn;
@@ -15,5 +16,6 @@ pub mod store;
 pub mod vfmap;
 
 pub use engine::Engine;
+pub use handle::Handle;
 pub use poller::Poller;
 pub use report::Report;

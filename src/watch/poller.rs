@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::engine::Engine;
+use super::handle::{Handle, Message, Published};
 use super::report::Report;
 use super::running::{Done, Running};
 use super::store::Store;
@@ -21,7 +22,6 @@ use crate::host::collector::Setup;
 use crate::host::{Depth, Spec};
 use crate::model::event::EventKind;
 use crate::model::history::Baseline;
-use crate::model::policy::Policy;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
 
@@ -33,69 +33,6 @@ const GRACE: Duration = Duration::from_millis(500);
 
 /// Counters are read at least this often.
 const COUNTERS: Duration = Duration::from_secs(15);
-
-/// A report and when its reading began.
-#[derive(Debug, Clone)]
-pub struct Published {
-    /// The report.
-    pub report: Arc<Report>,
-    /// When the reading of what a scrape wants fresh began.
-    pub began: Instant,
-}
-
-/// What the poller is told.
-pub enum Message {
-    /// The crew has run out of work.
-    Idle,
-    /// Someone wants facts no older than this.
-    Want(Duration, oneshot::Sender<Arc<Report>>),
-    /// The policy changed; a sentence for the events.
-    Policy(Arc<Policy>, String),
-    /// Stop.
-    Stop,
-}
-
-/// A way to talk to a running poller.
-#[derive(Debug, Clone)]
-pub struct Handle {
-    inbox: Sender<Message>,
-    latest: watch::Receiver<Option<Published>>,
-}
-
-impl Handle {
-    /// The newest report, however old.
-    pub fn latest(&self) -> Option<Arc<Report>> {
-        self.latest.borrow().as_ref().map(|published| Arc::clone(&published.report))
-    }
-
-    /// A report whose reading began no longer than `age` ago; the newest there is when `wait` is over before that.
-    pub async fn report(&self, age: Duration, wait: Duration) -> Option<Arc<Report>> {
-        if let Some(published) = &*self.latest.borrow()
-            && published.began.elapsed() <= age
-        {
-            return Some(Arc::clone(&published.report));
-        }
-        let (reply, answer) = oneshot::channel();
-        if self.inbox.send(Message::Want(age, reply)).is_err() {
-            return self.latest();
-        }
-        match tokio::time::timeout(wait, answer).await {
-            Ok(Ok(report)) => Some(report),
-            _ => self.latest(),
-        }
-    }
-
-    /// Replaces the policy; `text` goes to the events.
-    pub fn set_policy(&self, policy: Arc<Policy>, text: String) {
-        // A poller that has stopped needs no policy.
-        let _ = self.inbox.send(Message::Policy(policy, text));
-    }
-
-    /// Asks the poller to stop.
-    pub fn stop(&self) {
-        let _ = self.inbox.send(Message::Stop);
-    }
-}
 
 /// Someone who wants a report.
 struct Waiter {

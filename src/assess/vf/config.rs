@@ -48,9 +48,11 @@ pub(super) fn drifted(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder && tenure.holder.is_guest());
         let changes = tenure.and_then(|tenure| tenure.config).map(|before| differences(&before, &config));
         let wanted = || unlike_claim(scene, seen, &config);
-        let changes = changes.filter(|changes| !changes.is_empty()).map(|changes| ("under_holder", changes));
-        let differs = || wanted().map(|change| ("differs_from_claim", vec![change]));
-        let Some((reason, changes)) = changes.or_else(differs) else {
+        let (reason, changes) = if let Some(changes) = changes.filter(|changes| !changes.is_empty()) {
+            ("under_holder", changes)
+        } else if let Some(change) = wanted() {
+            ("differs_from_claim", vec![change])
+        } else {
             verdicts.ok(Check::VfConfigDrifted);
             continue;
         };
