@@ -13,15 +13,12 @@ use std::time::{Duration, SystemTime};
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::{self, Collector, Depth, Found, Host, Lane, Pass, Spec};
-use lanewatch::model::holder::{Libvirt, Namespaces, Openers};
-use lanewatch::model::machine::Machine;
 use lanewatch::model::net::Netdev;
 use lanewatch::model::numa::NumaNode;
 use lanewatch::model::pcie::PciFunction;
 use lanewatch::model::rdma::RdmaDevice;
 use lanewatch::model::reading::Reason;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
-use lanewatch::model::sriov::Pf;
 use lanewatch::model::system::System;
 use lanewatch::model::time::{Stamp, Tick};
 use lanewatch::watch::Engine;
@@ -83,18 +80,7 @@ fn same(a: &Fact, b: &Fact) -> bool {
     fn equal<T: PartialEq + 'static>(a: &Fact, b: &Fact) -> bool {
         a.downcast_ref::<T>().zip(b.downcast_ref::<T>()).is_some_and(|(a, b)| a == b)
     }
-    let kinds = [
-        equal::<RdmaDevice>,
-        equal::<PciFunction>,
-        equal::<Netdev>,
-        equal::<NumaNode>,
-        equal::<System>,
-        equal::<Pf>,
-        equal::<Openers>,
-        equal::<Libvirt>,
-        equal::<Namespaces>,
-        equal::<Machine>,
-    ];
+    let kinds = [equal::<RdmaDevice>, equal::<PciFunction>, equal::<Netdev>, equal::<NumaNode>, equal::<System>];
     Arc::ptr_eq(a, b) || kinds.iter().any(|equal| equal(a, b))
 }
 

@@ -61,8 +61,15 @@ const FINDING: &[&str] = &["lanewatch_finding"];
 const SUBJECTS: &[&str] = &["lanewatch_check_subjects"];
 const AER: &[&str] = &["lanewatch_pcie_aer_events_total", "lanewatch_pcie_aer_errors_total"];
 
-const PORT_CHECKS: [&str; 6] =
-    ["port_down", "port_rate_low", "port_flapping", "port_errors", "port_counter_saturated", "pcie_below_port_rate"];
+const PORT_CHECKS: [&str; 7] = [
+    "port_down",
+    "port_rate_low",
+    "port_flapping",
+    "port_errors",
+    "port_counter_saturated",
+    "pcie_below_port_rate",
+    "roce_lossy",
+];
 const LINK_CHECKS: [&str; 5] =
     ["pcie_degraded", "pcie_limited_by_slot", "pcie_off_bus", "pcie_drifted", "pcie_below_port_rate"];
 
@@ -200,7 +207,9 @@ impl Plan {
     fn of_device(&self, place: &Place, file: &str) -> Vec<Rule> {
         let info = Rule::new(DEVICE_INFO, [("device", &place.device.name)]);
         match file {
-            "fw_ver" | "node_guid" | "sys_image_guid" => vec![info],
+            "node_guid" | "sys_image_guid" => vec![info],
+            // One text for all cards of a model is expected.
+            "fw_ver" => posture().into_iter().chain([info]).collect(),
             // Peers are those of the same model.
             "board_id" | "hca_type" => {
                 let mut rules = checks(&["port_rate_low"]);
@@ -255,7 +264,7 @@ impl Plan {
                 let state = Rule::new(&["lanewatch_port_state"], [("device", device)]);
                 let judged = Rule::new(FINDING, [("device", device), ("port", "1")]);
                 let mut rules = self.rate(place);
-                rules.extend(checks(&["port_down"]));
+                rules.extend(checks(&["port_down", "roce_lossy"]));
                 rules.extend([state, info, judged]);
                 rules
             }
@@ -264,8 +273,13 @@ impl Plan {
             // The interface knows an Ethernet port's rate.
             "gid_attrs/ndevs/0" if place.layer == Layer::InfiniBand => vec![info],
             // And peers have the same.
-            "link_layer" | "gid_attrs/ndevs/0" => self.rate(place).into_iter().chain(down()).chain([info]).collect(),
-            "hw_counters" => vec![Rule::new(EVENTS, [("device", device)])],
+            "link_layer" | "gid_attrs/ndevs/0" => {
+                let rules = self.rate(place).into_iter().chain(down()).chain([info]);
+                rules.chain(checks(&["roce_lossy"])).collect()
+            }
+            "hw_counters" => {
+                checks(&["roce_lossy"]).into_iter().chain([Rule::new(EVENTS, [("device", device)])]).collect()
+            }
             "counters" => {
                 let mut rules = vec![
                     Rule::new(EVENTS, [("device", device)]),
@@ -325,6 +339,7 @@ impl Plan {
         // A link is called after its device.
         rules.push(Rule::new(FINDING, [("pci_address", &*place.device.address)]));
         rules.extend(checks(&["pcie_drifted"]));
+        rules.extend(posture());
         rules
     }
 
@@ -344,7 +359,8 @@ impl Plan {
         };
         match file {
             "vendor" | "device" | "ari_enabled" => Vec::new(),
-            "numa_node" | "driver" => vec![Rule::new(DEVICE_INFO, [("pci_address", address)])],
+            "driver" => vec![Rule::new(DEVICE_INFO, [("pci_address", address)])],
+            "numa_node" => posture().into_iter().chain([Rule::new(DEVICE_INFO, [("pci_address", address)])]).collect(),
             "sriov_totalvfs" => vec![Rule::new(&["lanewatch_sriov_vfs_limit"], [("pf", address)])],
             name if name.starts_with("aer_dev_") => {
                 let mut rules = checks(&["pcie_aer"]);
@@ -384,6 +400,7 @@ impl Plan {
         let address = address_of(directory).unwrap();
         let mut rules = self.link(directory, &["lanewatch_pcie_*", "lanewatch_finding"]);
         rules.extend(checks(&["pcie_aer"]));
+        rules.extend(posture());
         rules.push(Rule::new(DEVICE_INFO, [("pci_address", address)]));
         rules.push(Rule::new(&["lanewatch_sriov_*"], [("pf", address)]));
         for above in directory.ancestors().filter_map(address_of) {
@@ -420,6 +437,12 @@ impl Plan {
 
 fn checks(names: &[&str]) -> Vec<Rule> {
     names.iter().map(|name| Rule::new(SUBJECTS, [("check", name)])).collect()
+}
+
+/// What is said of the host as a whole.
+fn posture() -> Vec<Rule> {
+    let check = "host_posture";
+    checks(&[check]).into_iter().chain([Rule::new(FINDING, [("check", check)])]).collect()
 }
 
 fn root(device: Device) -> Device {
