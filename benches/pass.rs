@@ -145,7 +145,7 @@ fn measure(root: &Path) -> Measured {
 }
 
 struct Running {
-    name: &'static str,
+    spec: &'static Spec,
     collector: Box<dyn Collector>,
     lanes: Vec<Box<dyn Lane>>,
     keys: Vec<Arc<str>>,
@@ -155,7 +155,7 @@ struct Running {
 struct Collectors {
     host: Host,
     running: Vec<Running>,
-    listed: bool,
+    seldom: Option<Vec<Fact>>,
 }
 
 impl Collectors {
@@ -163,36 +163,40 @@ impl Collectors {
         let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
         let host = Host { io, sysfs, procfs, roots, route: None, live: false };
         let setup = Setup { host: host.clone(), filter: Filter::default() };
-        let start = |spec: &Spec| Running {
-            name: spec.name,
-            collector: (spec.make)(&setup),
-            lanes: Vec::new(),
-            keys: Vec::new(),
-        };
+        let start =
+            |spec: &'static Spec| Running { spec, collector: (spec.make)(&setup), lanes: Vec::new(), keys: Vec::new() };
         let running = COLLECTORS.iter().map(start).collect();
-        Self { host, running, listed: false }
+        Self { host, running, seldom: None }
     }
 
+    /// A pass as a scrape asks for it: what is to be fresh. The others are read at the first pass and keep their facts.
     fn read(&mut self, now: Tick) -> Vec<Fact> {
-        let mut facts = Vec::new();
+        let first = self.seldom.is_none();
+        let mut facts = self.seldom.clone().unwrap_or_default();
+        let mut seldom = Vec::new();
         let mut pass = Pass::new(&self.host, now, Depth::Full);
-        for Running { collector, lanes, keys, .. } in &mut self.running {
+        for Running { spec, collector, lanes, keys } in &mut self.running {
+            if !spec.fresh && !first {
+                continue;
+            }
             let found = collector.discover(&mut pass).unwrap();
-            if !self.listed {
+            if first {
                 lanes.extend(found.iter().map(|found| collector.open(found)));
                 keys.extend(found.iter().map(|found| Arc::clone(&found.key)));
             }
-            for lane in lanes {
-                facts.extend(lane.read(&mut pass));
+            let read: Vec<Fact> = lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)).collect();
+            if !spec.fresh {
+                seldom.extend(read.iter().cloned());
             }
+            facts.extend(read);
         }
-        self.listed = true;
+        self.seldom.get_or_insert(seldom);
         facts
     }
 
     fn snapshot(&self, facts: Vec<Fact>) -> Snapshot {
         let state = |running: &Running| CollectorState {
-            name: running.name,
+            name: running.spec.name,
             success: true,
             listed: Some(running.keys.as_slice().into()),
             ..CollectorState::default()

@@ -34,7 +34,7 @@ fn the_limiting_hop_is_named_with_its_reason() {
     let all = explain(&root, &[]);
     assert_eq!(all.code, Some(0), "{all:?}");
     for part in [
-        "\n  200 Gb/s of 200 Gb/s: nothing on the lane holds it back (the PCIe path carries 252.1 Gb/s)\n",
+        "\n  200 Gb/s of 200 Gb/s: nothing on the PCIe path holds it back (the PCIe path carries 252.1 Gb/s)\n",
         "\n    ┃  8 GT/s x8 = 63.0 Gb/s  ◀ the limit\n",
         "\n    ┃  degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s\n",
         "  critical pcie_degraded 0000:0c:00.0 (speed_and_width, since ",

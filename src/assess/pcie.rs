@@ -11,7 +11,7 @@ use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciClass;
-use crate::model::topology::{Link, Verdict};
+use crate::model::topology::{Dimension, Link, Verdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// A width below what both ends can do is always real; a speed may pass while a link retrains.
@@ -128,24 +128,53 @@ fn degraded(view: &View<'_>, link: &Link, slow: bool, narrow: bool) -> Condition
         (true, false) => "speed",
         _ => "width",
     };
-    let limited = match (speed.verdict(), width.verdict()) {
-        (Verdict::LimitedBySlot, _) => ", and its slot limits the speed",
-        (_, Verdict::LimitedBySlot) => ", and its slot limits the width",
-        _ => "",
+    let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
+    let allows = |slot: String, card: String| format!(", and its slot{port} allows only {slot} of the card's {card}");
+    let limited = match (speed.verdict(), width.verdict(), speed, width) {
+        (Verdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }, _) => {
+            allows(upper.to_string(), card.to_string())
+        }
+        (_, Verdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }) => {
+            allows(upper.to_string(), card.to_string())
+        }
+        _ => String::new(),
     };
     let advice = if narrow {
         "reseat the card, look for a bad riser, dirty contacts or bent pins"
     } else {
-        "reseat the card, check the slot's speed setting in the BIOS, the riser and the target link speed"
+        "check the target link speed (LnkCtl2 in `lspci -vv`) and the slot's speed setting in the BIOS, then the riser; \
+         reseat the card"
     };
     let summary = format!(
-        "{} runs at {}, both of its ends can do {}{limited}: {advice}.",
+        "{} runs at {}, {} {}{limited}: {advice}.{}",
         name(view, link),
         rate_text(speed.current, width.current),
+        who_can(link),
         rate_text(speed.capable(), width.capable()),
+        still_short(view, link).map(|text| format!(" {text}.")).unwrap_or_default(),
     );
     let (severity, hold) = if narrow { (Severity::Critical, WIDTH_HOLD) } else { (Severity::Warning, SPEED_HOLD) };
     Condition::new(Check::PcieDegraded, Subject::Pci(link.name), severity, reason, summary).hold(hold)
+}
+
+/// Whose capability is known.
+fn who_can(link: &Link) -> &'static str {
+    if link.upstream.is_some() {
+        "both of its ends can do"
+    } else {
+        "what the slot can do is not to be seen, but the card can do"
+    }
+}
+
+/// That a link would be too slow for its ports even when it is mended.
+fn still_short(view: &View<'_>, link: &Link) -> Option<String> {
+    let (capable, demand) = (link.capable_bandwidth()?, view.lanes.demand.get(&link.name)?);
+    let short = capable.0 < demand.0 * (1.0 - 1e-9);
+    short.then(|| {
+        format!(
+            "Mended it carries {capable}, still below the {demand} that its ports ask for: it needs a better slot, too"
+        )
+    })
 }
 
 fn limited_by_slot(view: &View<'_>, link: &Link) -> Condition {
@@ -227,8 +256,10 @@ fn cause(view: &View<'_>, link: &Link) -> Option<(&'static str, Severity, Hold, 
             return None;
         }
         let capable = rate_text(speed.capable(), width.capable());
+        let who = if link.upstream.is_some() { "both ends" } else { "the card" };
+        let short = still_short(view, link).map(|text| format!(" {text}.")).unwrap_or_default();
         let text =
-            format!("both ends can do {capable}, so reseat the card and check slot, riser and BIOS link settings.");
+            format!("{who} can do {capable}, so reseat the card and check slot, riser and BIOS link settings.{short}");
         return Some(("link_degraded", Severity::Critical, if narrow { WIDTH_HOLD } else { SPEED_HOLD }, text));
     }
     if by_speed == Verdict::LimitedBySlot || by_width == Verdict::LimitedBySlot {

@@ -82,10 +82,16 @@ fn expected_up(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey)
     if baseline(view.history, device).and_then(|known| known.ports.get(&port.number)).is_some_and(|port| port.active) {
         return Some("baseline");
     }
-    let counted =
-        ["port_rcv_packets", "link_downed"].iter().any(|name| port.counter(name).is_some_and(|count| count > 0));
-    let addressed = port.lid.is_some_and(|lid| lid != 0);
-    (counted || addressed).then_some("its own counters")
+    past_life(port).is_some().then_some("its own counters")
+}
+
+/// What shows that a port was up before.
+fn past_life(port: &Port) -> Option<String> {
+    if let Some(lid) = port.lid.filter(|lid| *lid != 0) {
+        return Some(format!("it still has LID {lid}"));
+    }
+    let counted = |name: &str| port.counter(name).filter(|count| *count > 0).map(|count| format!("{name} is {count}"));
+    counted("link_downed").or_else(|| counted("port_rcv_packets"))
 }
 
 fn describe_down(
@@ -97,9 +103,9 @@ fn describe_down(
 ) -> (&'static str, String) {
     let word = state.as_str();
     let why = match expected {
-        "policy" => "the policy expects it up",
-        "baseline" => "it was up before",
-        _ => "its counters or LID show that it was up before",
+        "policy" => "the policy expects it up".to_owned(),
+        "baseline" => "it was up before".to_owned(),
+        _ => past_life(port).map_or("it was up before".to_owned(), |proof| format!("it was up before: {proof}")),
     };
     if matches!(state, PortState::Init | PortState::Armed) {
         let text = "the link is up and no subnet manager has configured it: check that one runs and reaches this port";
@@ -122,9 +128,7 @@ fn describe_down(
         Some(PhysicalState::Disabled) => {
             ("disabled", "switched off by an administrator or a tool; enable it if that was not meant")
         }
-        Some(PhysicalState::Polling) => {
-            ("polling", "looks for the other end and finds none: check cable, module and switch port")
-        }
+        Some(PhysicalState::Polling) => ("polling", "sees no link partner: check cable, module and switch port"),
         Some(PhysicalState::Training | PhysicalState::Recovery) => {
             ("training", "keeps training: suspect cable or module")
         }
@@ -273,8 +277,8 @@ pub fn saturated(view: &View<'_>, verdicts: &mut Verdicts) {
         }
         let names = stuck.join(", ");
         let summary = format!(
-            "{key} no longer counts {names}: the fields stand at their maximum, so a flat line there means nothing. \
-             A reset by the fabric's tools (perfquery -R) sets them free."
+            "{key} no longer counts {names}: the fields stand at their maximum, so a flat line there does not mean that nothing happens. \
+             A reset by the fabric's tools (perfquery -R) lets them count again."
         );
         verdicts.found(
             Condition::new(Check::PortCounterSaturated, Subject::Port(key), Severity::Info, "saturated", summary)

@@ -100,6 +100,13 @@ impl Link {
         Some(link_bandwidth(self.speed().current?, self.width().current?))
     }
 
+    /// Whether it runs faster or wider than its device says it can: one of the two is wrong, and nothing is broken.
+    pub fn is_beyond_its_maximum(&self) -> bool {
+        let (speed, width) = (self.speed(), self.width());
+        let beyond = speed.current.zip(speed.device).is_some_and(|(current, most)| current > most);
+        beyond || width.current.zip(width.device).is_some_and(|(current, most)| current > most)
+    }
+
     /// What it could carry: the most that both ends can do.
     pub fn capable_bandwidth(&self) -> Option<BytesPerSecond> {
         Some(link_bandwidth(self.speed().capable()?, self.width().capable()?))

@@ -69,10 +69,11 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
     let pf = scene.pfs.iter().find(|pf| (pf.address.domain, pf.address.bus) == (address.domain, address.bus));
     let advice = pf.map_or_else(
         || "no card is there either".to_owned(),
-        |pf| format!("{} has {} VFs: make them again with the old number", pf.address, pf.present()),
+        |pf| format!("{} has {} VFs now", pf.address, pf.present()),
     );
     let summary = format!(
-        "{} claims {address}, and there is no such function: {advice}, or give the domain another VF.",
+        "{} claims {address}, and there is no such function ({advice}): it will not start with it. Give it one of the VFs \
+         that are there; more VFs take making all of them anew, so stop their users first.",
         names(claims)
     );
     let condition = Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, "gone", summary);

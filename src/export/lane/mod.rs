@@ -174,6 +174,9 @@ impl Hop<'_> {
     pub fn words(&self) -> String {
         let (speed, width) = (self.link.speed(), self.link.width());
         match self.state {
+            HopState::Full if self.link.is_beyond_its_maximum() => {
+                format!("more than the device says it can do ({})", Rate(speed.device, width.device))
+            }
             HopState::Full if self.link.upstream.is_none() => "all that the device can do".to_owned(),
             HopState::Full => "all that both ends can do".to_owned(),
             HopState::Degraded => {
@@ -182,14 +185,17 @@ impl Hop<'_> {
                     (Verdict::Degraded, _) => "speed",
                     _ => "width",
                 };
-                format!("degraded in {what}: both ends can do {}", self.capable())
+                let who = if self.link.upstream.is_some() { "both ends" } else { "the device" };
+                format!("degraded in {what}: {who} can do {}", self.capable())
             }
             HopState::LimitedBySlot => {
                 format!("limited by its slot: the device could do {}", Rate(speed.device, width.device))
             }
             HopState::Unknown if self.link.bandwidth().is_some() => "what both ends can do is not known".to_owned(),
             HopState::Unknown => "the host does not say how it runs".to_owned(),
-            HopState::Nominal => "not a real link: an integrated or emulated function says so".to_owned(),
+            HopState::Nominal => {
+                "not a real link: integrated and emulated functions show this in place of one".to_owned()
+            }
             HopState::OffBus => "the device no longer answers on the bus".to_owned(),
         }
     }
@@ -218,13 +224,16 @@ fn why(link: &Link) -> String {
     let (speed, width) = (link.speed(), link.width());
     let reason = match state(link) {
         HopState::Degraded => {
-            format!("trained at {link}, both ends can do {}", what(speed.capable(), width.capable()))
+            let who = if link.upstream.is_some() { "both ends" } else { "the device" };
+            format!("trained at {link}, {who} can do {}", what(speed.capable(), width.capable()))
         }
         HopState::LimitedBySlot => {
             format!("{link} is all its slot can do, the card could do {}", what(speed.device, width.device))
         }
         HopState::Full => format!("{link} is all that the card can do"),
-        HopState::Unknown | HopState::Nominal => format!("it runs at {link}"),
+        HopState::Unknown | HopState::Nominal => {
+            return format!("perhaps the link above {} ({link}; what it could do is not known)", link.name);
+        }
         HopState::OffBus => "the device no longer answers".to_owned(),
     };
     format!("the link above {} is the limit ({reason})", link.name)

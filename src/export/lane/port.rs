@@ -50,7 +50,7 @@ impl<'a> PortEnd<'a> {
             (Some(rate), Some(_)) => {
                 let path = path_bandwidth(report, &device.name);
                 let path = path.map(|path| format!(" (the PCIe path carries {path})")).unwrap_or_default();
-                format!("{rate} of {rate}: nothing on the lane holds it back{path}")
+                format!("{rate} of {rate}: nothing on the PCIe path holds it back{path}")
             }
         };
         Self { port, key, rate: lane.rate, ceiling: lane.ceiling, share: lane.share, verdict, held_back }
@@ -84,7 +84,7 @@ impl<'a> PortEnd<'a> {
             lines.push(format!("at their maximum, no longer counting: {}", saturated.join(", ")));
         }
         if !errors.is_empty() {
-            lines.push(format!("errors since they were reset: {}", errors.join(", ")));
+            lines.push(format!("errors counted so far: {}", errors.join(", ")));
         }
         lines
     }

@@ -122,7 +122,18 @@ impl Recording {
                 self.note_link(&entry, &target);
             } else if self.inner.list(&path).is_ok() {
                 self.note(&entry, Entry::Directory);
+            } else if place.names_say_all() {
+                self.note_file(&entry, &path);
             }
+        }
+    }
+
+    /// Notes a short file that nobody reads.
+    fn note_file(&self, place: &Place, path: &Path) {
+        let mut buffer = [0; 64];
+        let content = self.inner.open(path).and_then(|mut file| file.read(&mut buffer));
+        if let Ok(length) = content {
+            self.note(place, Entry::File(buffer.get(..length).unwrap_or_default().to_vec()));
         }
     }
 
@@ -144,6 +155,11 @@ struct Place {
 impl Place {
     fn path(&self) -> PathBuf {
         Path::new(self.name).join(&self.below)
+    }
+
+    /// Whether it is a directory whose entries are facts by their names alone: the interrupts of a function.
+    fn names_say_all(&self) -> bool {
+        self.below.file_name().is_some_and(|name| name == "msi_irqs")
     }
 
     /// Whether it is below a process's directory.
