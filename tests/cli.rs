@@ -157,7 +157,7 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
     }
     fs::write(place.path().join("lanewatch.toml"), b"\xff\n").unwrap();
     let output = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
-    refuses(&output, 2, "lanewatch.toml: stream did not contain valid UTF-8");
+    refuses(&output, 2, "lanewatch.toml: invalid utf-8 sequence of 1 bytes from index 0");
     fs::write(place.path().join("lanewatch.toml"), "[policy.hold]\nport_down = \"1m\"\n").unwrap();
     let output = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "lanewatch.toml: ok\n"));
@@ -306,7 +306,7 @@ fn a_textfile_is_there_whole_or_as_it_was() {
     refuses(
         &run(&place, &["metrics", "--textfile", "out/taken.prom"]),
         1,
-        "cannot write out/taken.prom: Is a directory (os error 21)",
+        "cannot write out/taken.prom: it is no regular file",
     );
     refuses(
         &run(&place, &["metrics", "--textfile", "none/x.prom"]),

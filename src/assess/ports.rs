@@ -1,5 +1,6 @@
 //! Ports: down, slow, flapping, erring, blind.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::View;
@@ -141,6 +142,7 @@ fn describe_down(
 
 /// `port_rate_low`: active below policy, baseline, or most ports of the same model.
 pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
+    let rates = rates_by_make(view);
     for (device, port, key) in ports(view) {
         if let reason @ Some(_) = port.state.reason() {
             verdicts.unknown(Check::PortRateLow, Subject::Port(key), reason);
@@ -163,7 +165,8 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
             Some(rate) => Some((rate, "policy")).filter(below),
             // A port that was slow from the start is slow by its peers.
             None => learned.map(|rate| (rate, "baseline")).filter(below).or_else(|| {
-                let peers = peer_rate(view, device, port, &key).map(|rate| (rate, "peers"));
+                let all = make(device, port).and_then(|make| rates.get(&make)).map_or(&[][..], Vec::as_slice);
+                let peers = peer_rate(rate, all).map(|rate| (rate, "peers"));
                 peers.filter(below)
             }),
         };
@@ -189,19 +192,45 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// The rate of most of the other active ports of the same model and link layer, of which there must be two.
-fn peer_rate(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey) -> Option<BytesPerSecond> {
-    let model = |device: &RdmaDevice| (device.identity.hca_type.clone(), device.identity.board_id.clone());
-    device.identity.hca_type.as_ref()?;
-    let peers: Vec<BytesPerSecond> = ports(view)
-        .filter(|(other, other_port, other_key)| {
-            *other_key != *key && model(other) == model(device) && other_port.link_layer == port.link_layer
-        })
-        .filter_map(|(_, _, other_key)| view.lanes.ports.get(&other_key)?.rate)
-        .collect();
-    let count = |rate: BytesPerSecond| peers.iter().filter(|peer| (peer.0 - rate.0).abs() < 1.0).count();
-    let (rate, most) = peers.iter().map(|rate| (*rate, count(*rate))).max_by_key(|(_, count)| *count)?;
-    (most >= 2 && most * 2 > peers.len()).then_some(rate)
+/// Ports of one make: card model, board and link layer.
+type Make<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+fn make<'a>(device: &'a RdmaDevice, port: &'a Port) -> Option<Make<'a>> {
+    let identity = &device.identity;
+    Some((identity.hca_type.as_deref()?, identity.board_id.as_deref(), port.link_layer.as_ref().map(LinkLayer::as_str)))
+}
+
+/// The rates of the active ports of each make.
+fn rates_by_make<'a>(view: &'a View<'_>) -> BTreeMap<Make<'a>, Vec<BytesPerSecond>> {
+    let mut rates: BTreeMap<Make<'a>, Vec<BytesPerSecond>> = BTreeMap::new();
+    for (device, port, key) in ports(view) {
+        let rate = view.lanes.ports.get(&key).and_then(|lane| lane.rate);
+        if let Some((make, rate)) = make(device, port).zip(rate) {
+            rates.entry(make).or_default().push(rate);
+        }
+    }
+    rates
+}
+
+/// The rate of most of the other active ports of the same make, of which there must be two.
+fn peer_rate(own: BytesPerSecond, all: &[BytesPerSecond]) -> Option<BytesPerSecond> {
+    let same = |a: BytesPerSecond, b: BytesPerSecond| (a.0 - b.0).abs() < 1.0;
+    let others = all.len().checked_sub(1)?;
+    // The port itself is among them, and only a higher rate of the others matters.
+    let candidate = all.iter().copied().filter(|rate| rate.0 > own.0 && !same(*rate, own));
+    let count = |rate: BytesPerSecond| all.iter().filter(|other| same(**other, rate)).count();
+    let mut seen = Vec::new();
+    for rate in candidate {
+        if seen.iter().any(|known| same(*known, rate)) {
+            continue;
+        }
+        seen.push(rate);
+        let most = count(rate);
+        if most >= 2 && most * 2 > others {
+            return Some(rate);
+        }
+    }
+    None
 }
 
 /// `port_flapping`: a flap within the last hour; critical from the third in twelve hours.

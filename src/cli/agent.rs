@@ -32,10 +32,14 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
     if rustix::process::geteuid().is_root() {
         tracing::warn!("running as root; nothing here needs it");
     }
-    let store = Store::new(settings.storage.clone());
+    let mut store = Store::new(settings.storage.clone());
+    let own = store.take();
+    if !own {
+        tracing::error!("another agent keeps its state in {}: this one keeps nothing", store.directory().display());
+    }
     let engine = Engine::new(Arc::clone(&settings.policy), false);
     let specs = settings.collectors.iter().copied();
-    let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, Some(store))
+    let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, own.then_some(store))
         .context("cannot start reading")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
     let again = || Settings::new(common, matches);

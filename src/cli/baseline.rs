@@ -60,6 +60,7 @@ fn show(baseline: &Baseline, settings: &Settings) -> String {
 
 /// Prints the findings that rest on the baseline: exit 0 when there is none, 1 otherwise.
 fn diff(settings: &Settings) -> Result<ExitCode, Failure> {
+    Store::new(settings.storage.clone()).usable().map_err(|why| anyhow::anyhow!("{why}"))?;
     let report = look(settings, Duration::ZERO, LIMIT)?;
     let differs = report.findings.iter().map(|finding| &finding.condition).filter(|condition| {
         matches!(condition.check, Check::DeviceMissing | Check::PcieDrifted) || condition.reason == "baseline"

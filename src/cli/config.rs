@@ -1,11 +1,16 @@
 //! The configuration file. Every key is optional; an unknown one is an error.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
 use super::args::{LogFormat, LogLevel};
+use crate::host::fs::read_regular;
+
+/// Longest configuration file, in bytes.
+const LONGEST: u64 = 1 << 20;
 
 /// The file as written.
 #[derive(Debug, Clone, Default, Deserialize)]
@@ -186,8 +191,10 @@ pub enum ConfigError {
 /// # Errors
 /// See [`ConfigError`].
 pub fn read(path: &Path) -> Result<File, ConfigError> {
+    let unreadable = |source| ConfigError::Unreadable { file: path.to_owned(), source };
+    let bytes = read_regular(path, LONGEST).map_err(unreadable)?;
     let text =
-        std::fs::read_to_string(path).map_err(|source| ConfigError::Unreadable { file: path.to_owned(), source })?;
+        String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
     parse(path, &text)
 }
 

@@ -35,9 +35,13 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
 }
 
 /// Writes beside the file and renames, so that nobody ever reads half of it. Readable by everyone, as node_exporter
-/// runs as another user.
+/// runs as another user. A link is followed; what is no regular file stays what it is.
 fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
+    let path = &std::fs::canonicalize(path).or_else(|_| std::fs::read_link(path)).unwrap_or_else(|_| path.to_owned());
+    if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no regular file"));
+    }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // A name that does not end in .prom: the textfile collector must not see it.
     let new = path.with_file_name(format!(".{name}.{}", std::process::id()));

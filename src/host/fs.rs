@@ -1,6 +1,6 @@
 //! The file system as a host: descriptors stay open and are read with `pread`.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -93,6 +93,21 @@ impl HostIo for Fs {
         }
         Ok(Some(rustix::fs::stat(path)?.st_mode & 0o222 != 0))
     }
+}
+
+/// Reads a regular file of at most `most` bytes. Anything else, a pipe or a device, is refused before it can block.
+///
+/// # Errors
+/// What the system says; `InvalidInput` for what is no regular file or too long.
+pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = std::fs::File::from(open(path)?);
+    let meta = file.metadata()?;
+    if !meta.is_file() || meta.len() > most {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no regular file of at most {most} bytes")));
+    }
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// The target in a file that stands for a link: one line, relative, leading upwards.

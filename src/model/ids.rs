@@ -146,6 +146,9 @@ impl Serialize for DeviceName {
 
 /// Orders names the way people count: `mlx5_2` before `mlx5_10`.
 pub fn natural(left: &str, right: &str) -> std::cmp::Ordering {
+    if left == right {
+        return std::cmp::Ordering::Equal;
+    }
     let mut a = left.as_bytes();
     let mut b = right.as_bytes();
     loop {

@@ -22,7 +22,7 @@ use crate::model::ids::PciAddress;
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::Reason;
-use crate::model::snapshot::Snapshot;
+use crate::model::snapshot::{Fault, Snapshot};
 use crate::model::sriov::VfKey;
 use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
@@ -300,7 +300,17 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
         let forbidden = collector.faults.iter().any(|fault| fault.reason == Reason::Permission);
         !collector.stuck.is_empty() || (collector.listed.is_none() && !forbidden)
     });
-    if unread || blind { Status::Unknown } else { Status::Ok }
+    if unread || blind || faceless(snapshot) { Status::Unknown } else { Status::Ok }
+}
+
+/// Whether a device is listed and nothing could be read of it, or its ports could not be listed.
+fn faceless(snapshot: &Snapshot) -> bool {
+    let Some(rdma) = snapshot.collector("rdma") else { return false };
+    let hidden = |fault: &Fault| fault.reason == Reason::Permission;
+    let listed = rdma.listed.as_ref().map_or(0, |listed| listed.len());
+    let portless = |fault: &Fault| fault.source.ends_with("/ports") && !hidden(fault);
+    let unseen = snapshot.devices().count() < listed && !rdma.faults.iter().any(hidden);
+    unseen || rdma.faults.iter().any(portless)
 }
 
 /// What a missing permission hides.

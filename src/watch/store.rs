@@ -10,8 +10,10 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use crate::host::fs::read_regular;
 use crate::model::event::Event;
 use crate::model::finding::Finding;
 use crate::model::history::{Baseline, History};
@@ -20,7 +22,10 @@ use crate::model::time::Stamp;
 use crate::model::vfmap::VfMap;
 
 const VERSION: u32 = 1;
+/// Longest state file, in bytes; that of thousands of VFs is far below it.
+const LONGEST: u64 = 64 << 20;
 const STATE: &str = "state.json";
+const LOCK: &str = "lock";
 const JOURNAL: &str = "events.jsonl";
 const OLD_JOURNAL: &str = "events.1.jsonl";
 /// The journal starts anew at this size; the one before is kept.
@@ -75,6 +80,10 @@ pub enum StoreError {
 pub struct Store {
     directory: PathBuf,
     journal: Option<File>,
+    /// Whether the journal may end in half a line.
+    unfinished: bool,
+    /// Held while an agent keeps its state here.
+    lock: Option<File>,
     /// Events that could not be written yet.
     waiting: Vec<Event>,
     frozen: bool,
@@ -115,7 +124,15 @@ struct Held {
 impl Store {
     /// A state directory; nothing is touched yet.
     pub fn new(directory: PathBuf) -> Self {
-        Self { directory, journal: None, waiting: Vec::new(), frozen: false, known: None }
+        Self {
+            directory,
+            journal: None,
+            unfinished: false,
+            lock: None,
+            waiting: Vec::new(),
+            frozen: false,
+            known: None,
+        }
     }
 
     /// Where it is.
@@ -141,6 +158,33 @@ impl Store {
         remembered.events = self.read_journal();
         self.known = self.inode();
         (remembered, troubles)
+    }
+
+    /// Takes the directory for this agent alone, until it ends. False when another has it; a directory that cannot be
+    /// written is nobody's.
+    pub fn take(&mut self) -> bool {
+        let open = || {
+            std::fs::create_dir_all(&self.directory)?;
+            OpenOptions::new().create(true).truncate(false).write(true).open(self.directory.join(LOCK))
+        };
+        let Ok(file) = open() else { return true };
+        let free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
+        self.lock = free.then_some(file);
+        free
+    }
+
+    /// Whether there is a state that can be used: why not, if there is none.
+    ///
+    /// # Errors
+    /// A sentence: nothing is there, or it cannot be read.
+    pub fn usable(&self) -> Result<(), String> {
+        let path = self.directory.join(STATE);
+        match self.read_state() {
+            Ok(Some(_)) => Ok(()),
+            Ok(None) => Err(format!("nothing is known: there is no {}", path.display())),
+            Err(Unusable::Broken(why)) => Err(format!("{} cannot be read: {why}", path.display())),
+            Err(Unusable::Newer(error)) => Err(error.to_string()),
+        }
     }
 
     /// Reads what is there and changes nothing; what cannot be read is as if it were not there.
@@ -177,7 +221,7 @@ impl Store {
 
     fn read_state(&self) -> Result<Option<State>, Unusable> {
         let path = self.directory.join(STATE);
-        let bytes = match std::fs::read(&path) {
+        let bytes = match read_regular(&path, LONGEST) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(Unusable::Broken(error.to_string())),
@@ -271,10 +315,11 @@ impl Store {
             std::fs::create_dir_all(&self.directory).map_err(|error| fail("cannot make the directory of", error))?;
             let file =
                 OpenOptions::new().create(true).append(true).open(&path).map_err(|error| fail("cannot open", error))?;
+            // A newline ends whatever a crash left unfinished.
+            self.unfinished = file.metadata().is_ok_and(|meta| meta.len() > 0);
             self.journal = Some(file);
         }
-        // A leading newline ends whatever a crash left unfinished; empty lines are skipped.
-        let mut lines = vec![b'\n'];
+        let mut lines = if self.unfinished { vec![b'\n'] } else { Vec::new() };
         for event in &self.waiting {
             if serde_json::to_writer(&mut lines, event).is_ok() {
                 lines.push(b'\n');
@@ -288,6 +333,7 @@ impl Store {
                 self.journal = None;
                 return Err(fail("cannot append to", error));
             }
+            self.unfinished = false;
         }
         Ok(())
     }

@@ -5,6 +5,7 @@ use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::model::ids::PciAddress;
 use crate::model::irq::{IrqSummary, Locality};
+use crate::model::pcie::FunctionKind;
 
 /// The rows.
 pub const FAMILIES: &[Family] = &[
@@ -14,7 +15,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Interrupt vectors of a function by where they are served, as seen from its NUMA node \
                (msi_irqs, /proc/irq/<n>/effective_affinity_list).",
         labels: LOCALITY,
-        worst: "3 a function",
+        worst: "3 a function, VFs left out",
         since: FIRST,
         write: |content, out| {
             each(content, |address, summary| {
@@ -30,7 +31,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Interrupts of a function by where the CPU is that served them; rises on over 32-bit wraps, CPU hotplug and \
                driver reloads (/proc/interrupts).",
         labels: LOCALITY,
-        worst: "3 a function",
+        worst: "3 a function, VFs left out",
         since: FIRST,
         write: |content, out| {
             each(content, |address, summary| {
@@ -46,7 +47,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Share of a function's interrupts that its busiest CPU served, in the last interval that had any \
                (/proc/interrupts).",
         labels: &["pci_address"],
-        worst: "1 a function",
+        worst: "1 a function, VFs left out",
         since: FIRST,
         write: |content, out| {
             each(content, |address, summary| out.known(&[address.into()], summary.busiest.map(|(_, share)| share)));
@@ -58,7 +59,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Changes of the CPUs that serve a function's vectors, as the agent saw them since its start \
                (/proc/irq/<n>/effective_affinity_list).",
         labels: &["pci_address"],
-        worst: "1 a function",
+        worst: "1 a function, VFs left out",
         since: FIRST,
         write: |content, out| {
             each(content, |address, summary| out.counter(&[address.into()], summary.affinity_changes));
@@ -68,10 +69,12 @@ pub const FAMILIES: &[Family] = &[
 
 const LOCALITY: &[&str] = &["pci_address", "locality"];
 
+/// VFs by the hundred stay within the budget of series: findings speak for their interrupts.
 fn each(content: &Content<'_>, mut write: impl FnMut(PciAddress, &IrqSummary)) {
     for (address, summary) in &content.report.irqs {
+        let vf = content.function(*address).is_some_and(|f| matches!(f.kind, FunctionKind::Virtual { .. }));
         // A function without vectors (no driver) has nothing to say.
-        if summary.vectors != [0; 3] {
+        if summary.vectors != [0; 3] && !vf {
             write(*address, summary);
         }
     }

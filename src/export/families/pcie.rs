@@ -73,7 +73,7 @@ pub const FAMILIES: &[Family] = &[
         kind: Kind::Info,
         help: "The link that limits the device's PCIe path, with its speed and width (current_link_*).",
         labels: &["device", "pci_address", "limiting_pci_address", "limiting_speed", "limiting_width"],
-        worst: "1 a device",
+        worst: "1 a device, VFs left out",
         since: FIRST,
         write: path_info,
     },
@@ -146,7 +146,9 @@ fn path_bandwidth(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn path_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for (device, path) in &content.report.lanes.paths {
+    let of_vf = |address| content.function(address).is_some_and(|f| matches!(f.kind, FunctionKind::Virtual { .. }));
+    // A VF's path is its PF's.
+    for (device, path) in content.report.lanes.paths.iter().filter(|(_, path)| !of_vf(path.function)) {
         let link = content.report.topology.links.get(&path.limiting);
         let speed = link.and_then(|link| link.speed().current);
         let width = link.and_then(|link| link.width().current);
