@@ -71,6 +71,8 @@ pub struct Running {
     now: Tick,
     depth: Depth,
     began: Instant,
+    /// Whether it has read since its last success was noted.
+    ran: bool,
     state: CollectorState,
     list_faults: Vec<Fault>,
 }
@@ -119,6 +121,7 @@ impl Running {
             now: Tick::default(),
             depth: Depth::Full,
             began: Instant::now(),
+            ran: false,
             state: CollectorState { name: spec.name, ..CollectorState::default() },
             list_faults: Vec::new(),
         }
@@ -128,7 +131,7 @@ impl Running {
     /// is read.
     pub fn begin(&mut self, now: Tick, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
-        (self.now, self.depth, self.began) = (now, depth, Instant::now());
+        (self.now, self.depth, self.began, self.ran) = (now, depth, Instant::now(), true);
         let due = listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due);
         match self.collector {
             Some(_) if due => tasks.extend(self.list()),
@@ -301,7 +304,7 @@ impl Running {
             state.stuck.push(Arc::from("listing"));
         }
         state.success = !reading && state.listed.is_some() && state.stuck.is_empty();
-        if state.success {
+        if state.success && std::mem::take(&mut self.ran) {
             state.last_success = Some(taken);
         }
         let silent = state.stuck.iter().map(|key| Fault { source: Arc::clone(key), reason: Reason::Timeout });
