@@ -176,13 +176,13 @@ impl Collectors {
         let first = self.seldom.is_none();
         let mut facts = self.seldom.clone().unwrap_or_default();
         let mut seldom = Vec::new();
-        let mut pass = Pass::new(&self.host, now, Depth::Full);
+        let mut pass = Pass { listed: self.passes.is_multiple_of(5), ..Pass::new(&self.host, now, Depth::Full) };
         for Running { spec, collector, lanes, keys } in &mut self.running {
             if !spec.fresh && !first {
                 continue;
             }
             // The poller lists anew every five seconds; with a scrape a second, at every fifth.
-            let found = if self.passes.is_multiple_of(5) { collector.discover(&mut pass).unwrap() } else { Vec::new() };
+            let found = if pass.listed { collector.discover(&mut pass).unwrap() } else { Vec::new() };
             if first {
                 lanes.extend(found.iter().map(|found| collector.open(found)));
                 keys.extend(found.iter().map(|found| Arc::clone(&found.key)));

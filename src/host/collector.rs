@@ -116,6 +116,9 @@ pub struct Pass<'a> {
     pub now: Tick,
     /// How deep.
     pub depth: Depth,
+    /// Whether what is there was listed anew just before: only then are directories looked through for changes, too.
+    /// A scrape between two listings reads what is known.
+    pub listed: bool,
     /// What could not be read.
     pub faults: Vec<Fault>,
     /// Room for one file and a byte that says it is too long.
@@ -125,7 +128,7 @@ pub struct Pass<'a> {
 impl<'a> Pass<'a> {
     /// A pass at this moment.
     pub fn new(host: &'a Host, now: Tick, depth: Depth) -> Self {
-        Self { host, now, depth, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }
+        Self { host, now, depth, listed: true, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }
     }
 
     /// The names in a directory; none at all where there is no directory.

@@ -137,7 +137,8 @@ impl Running {
             Some(_) if due => tasks.extend(self.list()),
             // A listing that does not answer holds up nothing that is known already.
             None if !self.lister_stuck => {}
-            _ => self.dispatch(tasks),
+            None => self.dispatch(true, tasks),
+            Some(_) => self.dispatch(false, tasks),
         }
     }
 
@@ -185,7 +186,7 @@ impl Running {
                     }
                 }
                 if !late {
-                    self.dispatch(tasks);
+                    self.dispatch(true, tasks);
                 }
                 None
             }
@@ -231,14 +232,14 @@ impl Running {
         }
     }
 
-    fn dispatch(&mut self, tasks: &mut Vec<Task>) {
+    fn dispatch(&mut self, listed: bool, tasks: &mut Vec<Task>) {
         let (began, index, now, depth) = (Instant::now(), self.index, self.now, self.depth);
         for (key, slot) in &mut self.lanes {
             let Some(mut lane) = slot.lane.take() else { continue };
             slot.busy = Some(began);
             let (key, generation, host) = (Arc::clone(&key.0), slot.generation, Arc::clone(&self.host));
             tasks.push(Box::new(move || {
-                let mut pass = Pass::new(&host, now, depth);
+                let mut pass = Pass { listed, ..Pass::new(&host, now, depth) };
                 let began = Instant::now();
                 let facts = lane.read(&mut pass);
                 let (faults, took) = (pass.faults, began.elapsed());

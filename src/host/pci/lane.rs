@@ -171,10 +171,12 @@ impl FunctionLane {
 
 impl Lane for FunctionLane {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        if self.look(pass).is_none() {
-            return Vec::new();
+        if pass.listed || self.unsure || self.stamp.is_none() {
+            if self.look(pass).is_none() {
+                return Vec::new();
+            }
+            self.look_at_driver(pass);
         }
-        self.look_at_driver(pass);
         let function = PciFunction {
             address: self.place.address,
             upstream: self.place.upstream,

@@ -74,6 +74,11 @@ impl DeviceLane {
             }
             own => own,
         };
+        if let (false, Ok(Some(own)), Some((known, _))) = (pass.listed, &own, &self.stamps)
+            && own == known
+        {
+            return Some(false);
+        }
         let mut changed = false;
         match own {
             Ok(None) => {
