@@ -15,7 +15,7 @@ const LONGEST: usize = 400;
 const DRAWERS: [&str; 5] = ["utils", "util", "helpers", "common", "misc"];
 
 /// Places on somebody's machine, and work that was put off.
-const FOREIGN: [&str; 6] = ["/work/", "/home/", "/root/", "wt-", "TODO", "FIXME"];
+const FOREIGN: [&str; 6] = [concat!("/", "work/"), "/home/", "/root/", "wt-", "TODO", "FIXME"];
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
