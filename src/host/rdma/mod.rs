@@ -1,5 +1,6 @@
 //! RDMA devices and their ports: `/sys/class/infiniband`, and rdma netlink where the running kernel offers it.
 
+mod asked;
 mod counters;
 mod identity;
 mod lane;

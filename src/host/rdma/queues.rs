@@ -5,14 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{class, device_of, devices};
-use crate::host::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
+use super::asked::Asked;
+use crate::host::collector::{Lane, Pass, Spec};
 use crate::host::netlink::client::Client;
 use crate::host::netlink::nldev::{self, Op};
-use crate::host::netlink::socket::{self, Connect};
+use crate::host::netlink::socket;
 use crate::model::ids::DeviceName;
 use crate::model::rdma::QueuePairs;
-use crate::model::reading::Reason;
 use crate::model::snapshot::Fact;
 
 /// Counts of queue pairs.
@@ -22,34 +21,11 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,
-    make: |setup| Box::new(Queues::new(setup, setup.host.live.then(socket::kernel))),
+    make: |setup| Box::new(Asked::new(setup, setup.host.live.then(socket::kernel), lane)),
 };
 
-struct Queues {
-    class: std::path::PathBuf,
-    filter: Filter,
-    connect: Option<Connect>,
-}
-
-impl Queues {
-    fn new(setup: &Setup, connect: Option<Connect>) -> Self {
-        Self { class: class(&setup.host.sysfs), filter: setup.filter.clone(), connect }
-    }
-}
-
-impl Collector for Queues {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
-        if self.connect.is_none() {
-            return Ok(Vec::new());
-        }
-        devices(pass, &self.class, &self.filter)
-    }
-
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
-        let device = device_of(found);
-        let client = self.connect.clone().map(|connect| Client::new(device.clone(), connect));
-        Box::new(QueueLane { device, client })
-    }
+fn lane(device: DeviceName, client: Option<Client>) -> Box<dyn Lane> {
+    Box::new(QueueLane { device, client })
 }
 
 struct QueueLane {
@@ -112,7 +88,7 @@ mod tests {
     use crate::host::collector::Depth;
     use crate::host::memory::MemoryHost;
     use crate::host::netlink::nldev::tests::{handle, queue_pairs_reply};
-    use crate::host::netlink::socket::Nldev;
+    use crate::host::netlink::socket::{Connect, Nldev};
     use crate::model::time::Tick;
 
     /// What `rdma resource show qp` prints.

@@ -1,17 +1,15 @@
 //! Objects that programs hold on RDMA devices (`RDMA_NLDEV_CMD_RES_GET`): the kernel's own counts, no hardware asked.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{class, device_of, devices};
-use crate::host::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
+use super::asked::Asked;
+use crate::host::collector::{Lane, Pass, Spec};
 use crate::host::netlink::client::{Answer, Client};
 use crate::host::netlink::nldev::{self, Op};
-use crate::host::netlink::socket::{self, Connect};
+use crate::host::netlink::socket;
 use crate::model::ids::DeviceName;
 use crate::model::rdma::RdmaResources;
-use crate::model::reading::Reason;
 use crate::model::snapshot::Fact;
 
 /// Counts of RDMA objects.
@@ -21,35 +19,11 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
-    make: |setup| Box::new(Resources::new(setup, setup.host.live.then(socket::kernel))),
+    make: |setup| Box::new(Asked::new(setup, setup.host.live.then(socket::kernel), lane)),
 };
 
-pub(super) struct Resources {
-    class: PathBuf,
-    filter: Filter,
-    connect: Option<Connect>,
-}
-
-impl Resources {
-    pub(super) fn new(setup: &Setup, connect: Option<Connect>) -> Self {
-        Self { class: class(&setup.host.sysfs), filter: setup.filter.clone(), connect }
-    }
-}
-
-impl Collector for Resources {
-    /// Lists the class as the `rdma` collector does: netlink itself could be held up by a card that does not answer.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
-        if self.connect.is_none() {
-            return Ok(Vec::new());
-        }
-        devices(pass, &self.class, &self.filter)
-    }
-
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
-        let device = device_of(found);
-        let client = self.connect.clone().map(|connect| Client::new(device.clone(), connect));
-        Box::new(ResourceLane { device, client, names: Vec::new() })
-    }
+pub(super) fn lane(device: DeviceName, client: Option<Client>) -> Box<dyn Lane> {
+    Box::new(ResourceLane { device, client, names: Vec::new() })
 }
 
 struct ResourceLane {

@@ -3,7 +3,8 @@
 use super::*;
 use crate::host::netlink::nldev::tests::{counters_reply, handle, port_reply, resources_reply, system_reply};
 use crate::host::netlink::socket::Nldev;
-use crate::host::rdma::resources::Resources;
+use crate::host::rdma::asked::Asked;
+use crate::host::rdma::resources;
 use crate::model::rdma::{PhysicalState, PortState, RdmaResources};
 use crate::model::reading::Reading;
 
@@ -172,7 +173,8 @@ fn a_device_with_a_new_index_is_found_again() {
 #[test]
 fn resources_are_counted_by_kind() {
     let (tree, kernel) = (infiniband(), Kernel::new());
-    let make = |connect| move |setup: &Setup| Box::new(Resources::new(setup, connect)) as Box<dyn Collector>;
+    let make =
+        |connect| move |setup: &Setup| Box::new(Asked::new(setup, connect, resources::lane)) as Box<dyn Collector>;
     let mut bench = Bench::with(&tree, Filter::default(), make(Some(kernel.connect())));
     for at in [0, 5] {
         let facts = bench.facts(at, Depth::State);
