@@ -10,6 +10,7 @@ use std::time::Duration;
 use common::exposition::parse;
 use common::host::{Card, GEN3, HW, HostTree, Layer, LinkEnd, PMA};
 use common::http;
+use common::promql;
 use common::run::{free_address, to_its_end};
 use common::tools::{Prometheus, Tool, Vmagent, node_exporter, require};
 use common::toy::Toy;
@@ -133,4 +134,44 @@ fn a_real_node_exporter_reads_a_written_host() {
         samples.len(),
         samples.iter().filter(|sample| sample.name.starts_with("node_infiniband")).count()
     );
+}
+
+#[test]
+fn selectors_have_their_function_and_range() {
+    let text = r#"sum by (instance, pf) (rate(a_total{job=~"$job",x!="y"}[$__rate_interval])) / on (instance) group_left (driver) b{} > 5 and c"#;
+    let found = promql::parse(text).unwrap();
+    let names: Vec<_> =
+        found.selectors.iter().map(|s| (s.name.as_str(), s.function.as_deref(), s.range.as_deref())).collect();
+    assert_eq!(names, [("a_total", Some("rate"), Some("$__rate_interval")), ("b", None, None), ("c", None, None)]);
+    assert!(found.selectors[0].matches("job", "=~", "$job") && found.selectors[0].matches("x", "!=", "y"));
+    assert_eq!(found.labels.iter().map(String::as_str).collect::<Vec<_>>(), ["driver", "instance", "pf"]);
+}
+
+#[test]
+fn labels_behind_the_aggregation_and_made_ones_are_found() {
+    let text = "count(label_replace(max_over_time(x[1h]) offset 5m, 'pf', '$1', 'pci', '(.+)')) without (job) unless vector(1)";
+    let found = promql::parse(text).unwrap();
+    assert_eq!(found.selectors.len(), 1);
+    assert_eq!(found.selectors[0].function.as_deref(), Some("max_over_time"));
+    assert_eq!(found.made.iter().collect::<Vec<_>>(), ["pf"]);
+    assert_eq!(found.labels.iter().collect::<Vec<_>>(), ["job", "pci"]);
+    let bare = promql::parse(r#"{__name__=~"a|b", c="d\"e"}"#).unwrap();
+    assert_eq!((bare.selectors[0].name.as_str(), bare.selectors[0].matchers[1].value.as_str()), ("", "d\"e"));
+}
+
+#[test]
+fn what_is_not_promql_is_refused() {
+    for text in ["sum(a", "a{b}", "a)", "a[5m", "sum by (a) b", "a{b=\"c}"] {
+        assert!(promql::parse(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn what_no_agent_serves_is_unknown() {
+    let unknown = |text: &str| promql::unknown(&promql::parse(text).unwrap(), |_| None);
+    let fine = r#"sum by (site, device) (rate(lanewatch_port_received_bytes_total{device="a", rack="b"}[5m])) and on (job) up"#;
+    assert_eq!(unknown(fine), Vec::<String>::new());
+    assert_eq!(unknown("lanewatch_port_bytes_total"), [r#"no series "lanewatch_port_bytes_total""#]);
+    assert_eq!(unknown(r#"lanewatch_vf_info{vlan=""}"#), [r#"lanewatch_vf_info has no label "vlan""#]);
+    assert_eq!(unknown("sum by (vlan) (lanewatch_vf_info)"), [r#"no label "vlan""#]);
 }

@@ -11,6 +11,7 @@ pub mod hand;
 pub mod host;
 pub mod http;
 pub mod iplink;
+pub mod promql;
 pub mod run;
 pub mod tools;
 pub mod toy;
