@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs by name what the tests need on Debian: Prometheus (with promtool), VictoriaMetrics (with vmagent),
-# node_exporter, Chromium with its driver, and a Python package in a virtual environment under .cache/.
+# Installs by name what the tests need on Debian: Prometheus (with promtool), Alertmanager (with amtool), VictoriaMetrics
+# (with vmagent and vmalert), node_exporter, Chromium with its driver, and a Python package in a virtual environment under .cache/.
 # May run any number of times; says nothing when all is there. Starts nothing, and leaves nothing running.
 #
 # What cannot be had is one line here and a test that is skipped. With CI=true it is a failure.
@@ -13,6 +13,9 @@ tools=(
   promtool:prometheus
   victoria-metrics:victoria-metrics
   vmagent:victoria-metrics
+  vmalert:victoria-metrics
+  prometheus-alertmanager:prometheus-alertmanager
+  amtool:prometheus-alertmanager
   prometheus-node-exporter:prometheus-node-exporter
   chromium:chromium
   chromedriver:chromium-driver

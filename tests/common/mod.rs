@@ -12,6 +12,7 @@ pub mod host;
 pub mod http;
 pub mod iplink;
 pub mod promql;
+pub mod rules;
 pub mod run;
 pub mod tools;
 pub mod toy;

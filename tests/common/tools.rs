@@ -25,6 +25,14 @@ pub enum Tool {
     Promtool,
     /// VictoriaMetrics' agent.
     Vmagent,
+    /// VictoriaMetrics, one process that keeps and answers.
+    VictoriaMetrics,
+    /// VictoriaMetrics' evaluator of rules.
+    Vmalert,
+    /// Alertmanager.
+    Alertmanager,
+    /// Alertmanager's own checker.
+    Amtool,
     /// The exporter that hosts have already.
     NodeExporter,
     /// Chromium.
@@ -41,6 +49,10 @@ impl Tool {
             Self::Prometheus => "prometheus",
             Self::Promtool => "promtool",
             Self::Vmagent => "vmagent",
+            Self::VictoriaMetrics => "victoria-metrics",
+            Self::Vmalert => "vmalert",
+            Self::Alertmanager => "prometheus-alertmanager",
+            Self::Amtool => "amtool",
             Self::NodeExporter => "prometheus-node-exporter",
             Self::Chromium => "chromium",
             Self::Chromedriver => "chromedriver",
