@@ -114,6 +114,10 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             "[collector]\ndisabled = [\"pcie\"]\n",
             &format!(": collector.disabled: \"pcie\" is not a collector; the collectors are {collectors}"),
         ),
+        (
+            "[policy.maintenance]\nwindows = [\"Saturday\"]\n",
+            ": policy.maintenance.windows: \"Saturday\" is not a window in UTC such as \"Sat 02:00-04:00\"",
+        ),
         ("[[policy.port]]\nup = true\n", ":1:1: missing field `match`"),
         ("[[policy.port]]\nmatch = \"[\"\n", ": policy.port.match: \"[\" is not a regular expression"),
         (

@@ -116,6 +116,7 @@ fn the_configuration_is_accepted_and_complete() {
         ("[[policy.link]]", "match = \"x\"\n"),
         ("[[policy.exception]]", "match = \"x\"\nreason = \"x\"\n"),
         ("[policy.threshold]", ""),
+        ("[policy.maintenance]", ""),
     ] {
         // The error on a key that nobody knows lists those that are known.
         let error = config::parse(&PathBuf::from("x"), &format!("{table}\n{needed}nobody-knows = 1\n")).unwrap_err();

@@ -10,6 +10,7 @@ pub mod lane;
 pub mod pcie;
 pub mod ports;
 pub mod posture;
+pub mod probe;
 pub mod roce;
 pub mod verdicts;
 pub mod vf;
@@ -58,6 +59,8 @@ pub const RULES: &[Rule] = &[
     irq::piled_up,
     irq::drifted,
     roce::lossy,
+    probe::slow,
+    probe::failing,
     kmsg::messages,
     posture::posture,
 ];

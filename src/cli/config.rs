@@ -100,6 +100,18 @@ pub struct Policy {
     pub hold: BTreeMap<String, String>,
     /// `[policy.threshold]`
     pub threshold: Threshold,
+    /// `[policy.maintenance]`
+    pub maintenance: Maintenance,
+}
+
+/// `[policy.maintenance]`: when findings are acknowledged only and no probe runs.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Maintenance {
+    /// A file: the host is in maintenance while it is there.
+    pub file: Option<PathBuf>,
+    /// Windows in UTC, `"Sat 02:00-04:00"`.
+    pub windows: Vec<String>,
 }
 
 /// What is expected of ports.

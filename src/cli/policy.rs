@@ -9,6 +9,7 @@ use super::config::{ConfigError, Policy as Tables};
 use crate::host::collector::Filter;
 use crate::model::check::{Check, Severity};
 use crate::model::ids::DeviceName;
+use crate::model::maintenance::Window;
 use crate::model::policy::{Exception, LinkPolicy, Policy, PortPolicy, Thresholds};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
@@ -51,6 +52,12 @@ pub fn policy(file: &Path, tables: &Tables) -> Result<Policy, ConfigError> {
     for (name, text) in &tables.hold {
         let check = read.check("policy.hold", name)?;
         policy.holds.insert(check, read.time(&format!("policy.hold.{name}"), text)?);
+    }
+    policy.maintenance.file.clone_from(&tables.maintenance.file);
+    for text in &tables.maintenance.windows {
+        let allowed = "a window in UTC such as \"Sat 02:00-04:00\", or \"02:00-04:00\" for every day";
+        let window = Window::parse(text).ok_or_else(|| read.wrong("policy.maintenance.windows", text, allowed))?;
+        policy.maintenance.windows.push(window);
     }
     policy.thresholds = thresholds(&read, &tables.threshold)?;
     Ok(policy)

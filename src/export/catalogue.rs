@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use prometheus_client::metrics::MetricType;
 
 use super::content::Content;
-use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, process, vf};
+use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, probe, process, vf};
 use super::series::Series;
 
 /// The type of a family.
@@ -104,6 +104,7 @@ pub const FAMILIES: &[Part] = &[
     Part { title: "Interrupts", families: irq::FAMILIES },
     Part { title: "Kernel messages", families: kmsg::FAMILIES },
     Part { title: "The host", families: posture::FAMILIES },
+    Part { title: "Probes", families: probe::FAMILIES },
     Part { title: "Findings", families: findings::FAMILIES },
     Part { title: "The agent's process", families: process::FAMILIES },
 ];

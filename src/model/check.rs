@@ -173,6 +173,10 @@ checks! {
     IrqDrifted = "irq_drifted",
     /// An Ethernet port loses RDMA traffic, or stands still.
     RoceLossy = "roce_lossy",
+    /// Probes measure less than the lane can carry, or than they used to.
+    ProbeSlow = "probe_slow",
+    /// Probes cannot move data through a port.
+    ProbeFailing = "probe_failing",
     /// The kernel said something about a watched device.
     KernelMessage = "kernel_message",
     /// How the host is set up costs speed, or stands in the way of pass-through.

@@ -36,6 +36,8 @@ pub enum EventKind {
     VfChanged,
     /// A sign that a guest or a function was moved.
     Migration,
+    /// A probe ran.
+    Probe,
 }
 
 impl EventKind {
@@ -57,6 +59,7 @@ impl EventKind {
             Self::Reloaded => "reloaded",
             Self::VfChanged => "vf_changed",
             Self::Migration => "migration",
+            Self::Probe => "probe",
         }
     }
 }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{PciAddress, PortKey};
+use super::probe::ProbePasts;
 use super::time::Tick;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 use super::vfmap::VfMap;
@@ -191,4 +192,6 @@ pub struct History {
     pub baseline: Baseline,
     /// Who holds which VF.
     pub vf_map: VfMap,
+    /// What probes measured.
+    pub probes: ProbePasts,
 }

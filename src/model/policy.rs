@@ -8,6 +8,7 @@ use regex_lite::Regex;
 use super::check::{Check, Severity};
 use super::finding::Subject;
 use super::ids::{DeviceName, PortKey};
+use super::maintenance::Maintenance;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
 /// What is expected of the ports whose name (`mlx5_3/1`) matches.
@@ -58,6 +59,8 @@ pub struct Policy {
     pub severities: BTreeMap<Check, Severity>,
     /// Other hold times than the defaults.
     pub holds: BTreeMap<Check, Duration>,
+    /// When findings are acknowledged only.
+    pub maintenance: Maintenance,
     /// Thresholds.
     pub thresholds: Thresholds,
 }

@@ -2,6 +2,7 @@
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -18,14 +19,16 @@ use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
 use crate::model::holder::{Holder, Missing};
-use crate::model::ids::PciAddress;
+use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
+use crate::model::probe::{Outcome, ProbePasts, Run};
 use crate::model::reading::Reason;
 use crate::model::snapshot::{Fault, Snapshot};
 use crate::model::sriov::VfKey;
 use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
+use crate::model::units::BytesPerSecond;
 use crate::model::vfmap::VfMap;
 
 /// Events kept in memory.
@@ -48,6 +51,8 @@ pub struct Engine {
     shown: Arc<[Event]>,
     boot_id: Option<Arc<str>>,
     instant: bool,
+    probes: Arc<ProbePasts>,
+    maintenance: Option<Arc<str>>,
 }
 
 impl Engine {
@@ -65,6 +70,8 @@ impl Engine {
     pub fn restore(&mut self, remembered: super::store::Remembered, now: Stamp) {
         self.history.baseline = remembered.baseline;
         self.history.vf_map = remembered.vf_map;
+        self.history.probes = remembered.probes;
+        self.probes = Arc::new(self.history.probes.clone());
         self.learner.restore(remembered.boot_id.clone(), remembered.kernel_log);
         for (key, flaps) in remembered.flaps {
             self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
@@ -89,6 +96,22 @@ impl Engine {
     /// Takes note that a probe moved data through a function of this host, where it is a guest.
     pub fn prove_function(&mut self, address: PciAddress, at: SystemTime) {
         self.history.vf_map.prove_function(address, at);
+    }
+
+    /// Takes what came of a probe: into its past, and into the events unless it was skipped.
+    pub fn record(&mut self, run: Run, now: Stamp) {
+        if run.outcome != Outcome::Skipped {
+            let subject = run.key.port.as_ref().map(ToString::to_string).unwrap_or_default();
+            let text = format!("{} {}: {}", run.key.probe.as_str(), run.outcome.as_str(), run.text);
+            self.happened(now, [(EventKind::Probe, subject, text)]);
+        }
+        self.history.probes.entry(run.key.clone()).or_default().record(run);
+        self.probes = Arc::new(self.history.probes.clone());
+    }
+
+    /// Looks whether the host is in maintenance: findings are acknowledged only while it is.
+    pub fn look_for_maintenance(&mut self, now: SystemTime, exists: impl Fn(&Path) -> bool) {
+        self.maintenance = self.policy.maintenance.why(now, exists);
     }
 
     /// Takes a baseline that someone accepted.
@@ -168,6 +191,9 @@ impl Engine {
             vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             irqs: irq::summaries(&snapshot, &self.history),
+            probes: Arc::clone(&self.probes),
+            traffic: traffic(&self.history),
+            maintenance: self.maintenance.clone(),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
             recovered: self.recovered.iter().rev().cloned().collect(),
@@ -197,7 +223,10 @@ impl Engine {
             }
             match self.policy.exception(condition.check, &condition.subject) {
                 Some(exception) => excepted.push((condition, Arc::from(&*exception.reason))),
-                None => kept.push(condition),
+                None => match &self.maintenance {
+                    Some(why) => excepted.push((condition, Arc::from(format!("acknowledged: {why}")))),
+                    None => kept.push(condition),
+                },
             }
         }
         (kept, excepted)
@@ -262,6 +291,11 @@ impl Engine {
             self.shown = self.recent.iter().cloned().collect();
         }
     }
+}
+
+/// The traffic of each port over the last interval.
+fn traffic(history: &History) -> BTreeMap<PortKey, BytesPerSecond> {
+    history.ports.iter().filter_map(|(key, past)| Some((key.clone(), past.traffic?))).collect()
 }
 
 /// Devices and functions that do not answer, or are there and say nothing.

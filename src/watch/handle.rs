@@ -8,6 +8,7 @@ use tokio::sync::{oneshot, watch};
 
 use super::report::Report;
 use crate::model::policy::Policy;
+use crate::model::probe::Run;
 
 /// A report and when its reading began.
 #[derive(Debug, Clone)]
@@ -26,6 +27,8 @@ pub enum Message {
     Want(Duration, oneshot::Sender<Arc<Report>>),
     /// The policy changed; a sentence for the events.
     Policy(Arc<Policy>, String),
+    /// A probe ran, or was skipped.
+    Probe(Box<Run>),
     /// Stop.
     Stop,
 }
@@ -64,6 +67,11 @@ impl Handle {
     pub fn set_policy(&self, policy: Arc<Policy>, text: String) {
         // A poller that has stopped needs no policy.
         let _ = self.inbox.send(Message::Policy(policy, text));
+    }
+
+    /// Hands over what came of a probe.
+    pub fn record(&self, run: Run) {
+        let _ = self.inbox.send(Message::Probe(Box::new(run)));
     }
 
     /// Asks the poller to stop.

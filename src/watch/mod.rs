@@ -9,11 +9,13 @@ pub mod kernel_log;
 pub mod learn;
 pub mod ledger;
 pub mod poller;
+pub mod probes;
 pub mod report;
 pub mod roce;
 pub mod running;
 pub mod store;
 pub mod vfmap;
+mod written;
 
 pub use engine::Engine;
 pub use handle::Handle;

@@ -268,6 +268,10 @@ impl Poller {
                 self.engine.set_policy(policy);
                 self.note(EventKind::Reloaded, text);
             }
+            Message::Probe(run) => {
+                self.engine.record(*run, self.clock.now());
+                self.saved = false;
+            }
             Message::Stop => return false,
         }
         true
@@ -280,6 +284,7 @@ impl Poller {
         let states = self.collectors.iter_mut().map(|collector| collector.state(now, taken)).collect();
         let facts = self.collectors.iter().flat_map(Running::facts);
         let snapshot = Snapshot::new(taken, facts, states);
+        self.engine.look_for_maintenance(taken.wall, |marker| std::fs::symlink_metadata(marker).is_ok());
         let report = Arc::new(self.engine.observe(snapshot));
         self.keep(&report);
         let published = Published { report: Arc::clone(&report), began: self.fresh.unwrap_or(now) };

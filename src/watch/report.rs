@@ -9,11 +9,13 @@ use crate::assess::verdicts::Standings;
 use crate::model::check::Status;
 use crate::model::event::Event;
 use crate::model::finding::{Finding, Undecided};
-use crate::model::ids::PciAddress;
+use crate::model::ids::{PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
+use crate::model::probe::ProbePasts;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
 use crate::model::topology::Topology;
+use crate::model::units::BytesPerSecond;
 use crate::model::vfmap::VfMap;
 
 /// Everything that metrics, `check`, `explain`, the status page and JSON speak from.
@@ -47,6 +49,12 @@ pub struct Report {
     pub vf_map: VfMap,
     /// What is said of each function's interrupts.
     pub irqs: BTreeMap<PciAddress, IrqSummary>,
+    /// What probes measured.
+    pub probes: Arc<ProbePasts>,
+    /// The busier direction's traffic of each port over the last interval; those that have been seen once have none.
+    pub traffic: BTreeMap<PortKey, BytesPerSecond>,
+    /// Why findings are only acknowledged now: the host is in maintenance.
+    pub maintenance: Option<Arc<str>>,
     /// When the judgement was made.
     pub evaluated: SystemTime,
 }

@@ -8,16 +8,18 @@ use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use super::written::{millis_of, wall};
 use crate::host::fs::read_regular;
 use crate::model::event::Event;
 use crate::model::finding::Finding;
 use crate::model::history::{Baseline, History};
 use crate::model::ids::{DeviceName, PortKey};
+use crate::model::probe::ProbePasts;
 use crate::model::time::Stamp;
 use crate::model::vfmap::VfMap;
 
@@ -48,6 +50,8 @@ pub struct Remembered {
     pub vf_map: VfMap,
     /// Number of the last kernel log record that was read in that boot.
     pub kernel_log: Option<u64>,
+    /// What probes measured.
+    pub probes: ProbePasts,
     /// Events, oldest first.
     pub events: Vec<Event>,
 }
@@ -106,6 +110,8 @@ struct State {
     vf_map: super::vfmap::stored::Map,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     kernel_log: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    probes: Vec<super::probes::Stored>,
 }
 
 /// The part of a state that every version has.
@@ -270,18 +276,19 @@ impl Store {
                 .ports
                 .iter()
                 .filter(|(_, past)| !past.flaps.is_empty())
-                .map(|(key, past)| (key.to_string(), past.flaps.iter().map(|at| millis(now.wall_of(*at))).collect()))
+                .map(|(key, past)| (key.to_string(), past.flaps.iter().map(|at| millis_of(now.wall_of(*at))).collect()))
                 .collect(),
             findings: findings
                 .iter()
                 .map(|finding| Held {
                     check: finding.condition.check.as_str().to_owned(),
                     subject: finding.condition.subject.to_string(),
-                    since: millis(now.wall_of(finding.since)),
+                    since: millis_of(now.wall_of(finding.since)),
                 })
                 .collect(),
             vf_map: super::vfmap::stored::Map::from(&history.vf_map),
             kernel_log: history.kernel_log,
+            probes: super::probes::store(&history.probes),
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
         replace(&self.directory, STATE, &bytes)?;
@@ -370,8 +377,6 @@ fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError>
 }
 
 fn remember(state: State) -> Remembered {
-    let epoch = SystemTime::UNIX_EPOCH;
-    let wall = |millis: u64| epoch.checked_add(Duration::from_millis(millis)).unwrap_or(epoch);
     let port = |text: &str| {
         let (device, port) = text.rsplit_once('/')?;
         Some(PortKey { device: DeviceName::new(device), port: port.parse().ok()? })
@@ -387,11 +392,7 @@ fn remember(state: State) -> Remembered {
         findings: state.findings.into_iter().map(|held| ((held.check, held.subject), wall(held.since))).collect(),
         vf_map: state.vf_map.into(),
         kernel_log: state.kernel_log,
+        probes: super::probes::restore(state.probes),
         events: Vec::new(),
     }
-}
-
-fn millis(wall: SystemTime) -> u64 {
-    let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

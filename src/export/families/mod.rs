@@ -9,6 +9,7 @@ pub mod netdev;
 pub mod pcie;
 pub mod port;
 pub mod posture;
+pub mod probe;
 pub mod process;
 pub mod vf;
 

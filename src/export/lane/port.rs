@@ -2,8 +2,10 @@
 
 use crate::model::counter::{Class, Meaning};
 use crate::model::ids::{DeviceName, PortKey};
+use crate::model::probe::Run;
 use crate::model::rdma::{Port, RdmaDevice};
 use crate::model::reading::Reading;
+use crate::model::time::rfc3339;
 use crate::model::topology::Link;
 use crate::model::units::BytesPerSecond;
 use crate::watch::Report;
@@ -25,6 +27,8 @@ pub struct PortEnd<'a> {
     pub verdict: String,
     /// Whether something holds it back.
     pub held_back: bool,
+    /// What probes last said of it, one sentence a probe.
+    pub probes: Vec<String>,
 }
 
 impl<'a> PortEnd<'a> {
@@ -53,7 +57,9 @@ impl<'a> PortEnd<'a> {
                 format!("{rate} of {rate}: nothing on the PCIe path holds it back{path}")
             }
         };
-        Self { port, key, rate: lane.rate, ceiling: lane.ceiling, share: lane.share, verdict, held_back }
+        let probes = report.probes.iter().filter(|(of, _)| of.port.as_ref() == Some(&key));
+        let probes = probes.filter_map(|(_, past)| past.last.as_ref()).map(probe).collect();
+        Self { port, key, rate: lane.rate, ceiling: lane.ceiling, share: lane.share, verdict, held_back, probes }
     }
 
     /// Its rate with the words for it: `200 Gb/s (4X HDR)`.
@@ -69,7 +75,7 @@ impl<'a> PortEnd<'a> {
         Some(format!("{rate}{words}"))
     }
 
-    /// Counters that say something: those that no longer count, and errors that are not zero.
+    /// Counters that say something: those that no longer count, and errors that are not zero; and what probes said.
     pub fn remarks(&self) -> Vec<String> {
         let port = self.port;
         let saturated: Vec<&str> = port.pma.saturated().chain(port.hardware.saturated()).map(|c| &*c.name).collect();
@@ -86,6 +92,7 @@ impl<'a> PortEnd<'a> {
         if !errors.is_empty() {
             lines.push(format!("errors counted so far: {}", errors.join(", ")));
         }
+        lines.extend(self.probes.iter().cloned());
         lines
     }
 
@@ -93,6 +100,13 @@ impl<'a> PortEnd<'a> {
     pub fn states(&self) -> String {
         states(self.port)
     }
+}
+
+/// What a run said: `rdma_loopback measured (2026-01-31T12:00:00Z, ok): …`.
+fn probe(run: &Run) -> String {
+    let peer = run.peer.as_ref().map(|peer| format!(" to {peer}")).unwrap_or_default();
+    let (name, at, outcome) = (run.key.probe.as_str(), rfc3339(run.at), run.outcome.as_str());
+    format!("{name}{peer} measured ({at}, {outcome}): {}", run.text)
 }
 
 fn path_bandwidth(report: &Report, device: &DeviceName) -> Option<BytesPerSecond> {

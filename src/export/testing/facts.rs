@@ -3,8 +3,9 @@
 use super::{address, now};
 use crate::model::counter::{self, Counters};
 use crate::model::holder::Holder;
-use crate::model::ids::{DeviceName, Guid};
+use crate::model::ids::{DeviceName, Guid, PortKey};
 use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
+use crate::model::probe::{Direction, Measured, Outcome, Probe, ProbeKey, ProbePast, ProbePasts, Run, Statistic};
 use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, Speed};
 use crate::model::reading::{Reading, Reason};
 use crate::model::sriov::{Detail, Fabric, Mac, Pf, Vf, VfConfig, VfKey, VfLink, VfTraffic, Vlan};
@@ -200,4 +201,29 @@ pub(super) fn vf_map() -> VfMap {
         *seen = Seen { count: 1, last: Some(since) };
     }
     map
+}
+
+/// A loopback that ran once and was skipped once.
+pub(super) fn probes() -> ProbePasts {
+    let port = PortKey { device: DeviceName::new("mlx5_3"), port: 1 };
+    let key = ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) };
+    let run = Run {
+        key: key.clone(),
+        at: now().wall - Duration::from_secs(600),
+        took: Duration::from_millis(7_250),
+        outcome: Outcome::Ok,
+        reason: Arc::from("near_ceiling"),
+        text: Arc::from("60.3 Gb/s is 96 % of the PCIe path (63.0): PCIe-bound, not SR-IOV, not the cable"),
+        measured: Measured {
+            bandwidth: vec![(Direction::OneWay, 7_532_500_000.0)],
+            latency: vec![(Direction::Write, Statistic::P99, 2.5e-6)],
+        },
+        ceiling: Some(BytesPerSecond(7.2e9)),
+        profile: Arc::from("write 1048576 B x 4 queue pairs, 5 s"),
+        peer: None,
+    };
+    let mut past = ProbePast::default();
+    past.record(run.clone());
+    past.record(Run { outcome: Outcome::Skipped, reason: Arc::from("port_busy"), ..run });
+    ProbePasts::from([(key, past)])
 }

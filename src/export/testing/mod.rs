@@ -30,7 +30,7 @@ use crate::model::units::BytesPerSecond;
 use crate::watch::Report;
 
 pub(super) use facts::counters;
-use facts::{devices, functions, pf, vf_map};
+use facts::{devices, functions, pf, probes, vf_map};
 
 /// Compares a committed file with what it should be; with `LANEWATCH_UPDATE` set, writes it.
 pub(super) fn committed(path: &str, content: &str) {
@@ -226,6 +226,9 @@ pub(super) fn report() -> Report {
             (address("0000:3b:00.0"), IrqSummary { vectors: [0, 0, 4], ..IrqSummary::default() }),
         ]),
         vf_map: vf_map(),
+        probes: Arc::new(probes()),
+        traffic: BTreeMap::new(),
+        maintenance: None,
         evaluated: now().wall,
     }
 }

@@ -218,6 +218,7 @@ mod tests {
             "  port 1           InfiniBand, ACTIVE, LinkUp, 200 Gb/s (4X HDR), LID 5, interface ib0\n",
             "ceiling 63.0 Gb/s, share 63.0 Gb/s\n",
             "at their maximum, no longer counting: link_downed\n",
+            "ok): 60.3 Gb/s is 96 % of the PCIe\n",
             "  critical pcie_below_port_rate mlx5_3/1 (link_degraded, since ",
             "\n  63.0 Gb/s of 200 Gb/s: the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8",
         ] {

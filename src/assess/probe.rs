@@ -1,0 +1,263 @@
+//! Probes: what a lane could carry, how a run stands beside that and beside the past, and when it is a finding.
+
+use super::View;
+use super::lane::Lanes;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::ids::PortKey;
+use crate::model::probe::{AGREE, Direction, Failure, Measured, Outcome, Probe, ProbeKey, ProbePast, Run, Statistic};
+use crate::model::topology::Topology;
+use crate::model::units::BytesPerSecond;
+
+/// Share of the ceiling below which a run is slow.
+const OF_CEILING: f64 = 0.85;
+
+/// Share of what is usual below which a run is slow.
+const OF_HISTORY: f64 = 0.90;
+
+/// No measurement is above what physics allow by more than this.
+const TOLERANCE: f64 = 1.02;
+
+/// Bytes around the payload of a PCIe packet: framing, sequence number, header, checksums.
+const PACKET_OVERHEAD: f64 = 24.0;
+
+/// Largest payload of a PCIe packet that is taken for granted where the host does not say.
+pub const USUAL_PAYLOAD: u32 = 256;
+
+/// Speed from which links send fixed-size units (FLIT), of which 236 of 256 bytes are packets.
+const FLIT: u64 = 64_000_000_000;
+
+/// What a lane could carry.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ceiling {
+    /// Payload that the whole lane carries each way.
+    pub payload: BytesPerSecond,
+    /// What its PCIe path carries, payload and all.
+    pub path: Option<BytesPerSecond>,
+    /// The port's rate; of a bond, that of all its ports.
+    pub rate: Option<BytesPerSecond>,
+    /// Whether the PCIe path is the limit.
+    pub by_path: bool,
+}
+
+impl Ceiling {
+    /// Puts a ceiling together from what is known of the rates and paths on the way. None when neither is known.
+    pub fn new(rate: Option<BytesPerSecond>, path: Option<BytesPerSecond>, efficiency: f64) -> Option<Self> {
+        let carried = path.map(|path| BytesPerSecond(path.0 * efficiency));
+        let payload = match (rate, carried) {
+            (Some(rate), Some(carried)) => rate.min(carried),
+            (one, other) => one.or(other)?,
+        };
+        let by_path = rate.is_none_or(|rate| carried.is_some_and(|carried| carried.0 < rate.0));
+        Some(Self { payload, path, rate, by_path })
+    }
+
+    /// The ceiling of a port. `bond`: the rate of the bond it belongs to. `payload`: the largest payload of its PCIe
+    /// packets, in bytes, where the host says.
+    pub fn of_port(
+        lanes: &Lanes,
+        topology: &Topology,
+        port: &PortKey,
+        bond: Option<BytesPerSecond>,
+        payload: Option<u32>,
+    ) -> Option<Self> {
+        let path = lanes.paths.get(&port.device);
+        let flit = path.is_some_and(|path| {
+            let limiting = topology.links.get(&path.limiting);
+            limiting.and_then(|link| link.speed().current).is_some_and(|speed| speed.0 >= FLIT)
+        });
+        let rate = lanes.ports.get(port).and_then(|lane| lane.rate);
+        let rate = match (rate, bond) {
+            (Some(rate), Some(bond)) => Some(BytesPerSecond(rate.0.max(bond.0))),
+            (rate, bond) => rate.or(bond),
+        };
+        Self::new(rate, path.map(|path| path.bandwidth), efficiency(payload.unwrap_or(USUAL_PAYLOAD), flit))
+    }
+
+    /// The lesser of this and another end's.
+    #[must_use]
+    pub fn and(self, other: Option<Self>) -> Self {
+        match other {
+            Some(other) if other.payload.0 < self.payload.0 => other,
+            _ => self,
+        }
+    }
+
+    /// The most that a sound measurement can show. A loop inside a card does not meet the port's rate.
+    fn bound(&self, probe: Probe) -> f64 {
+        let raw = match (probe, self.path, self.rate) {
+            (Probe::RdmaLoopback, Some(path), _) => path,
+            (_, Some(path), Some(rate)) => path.min(rate),
+            (_, path, rate) => path.or(rate).unwrap_or(self.payload),
+        };
+        raw.0 * TOLERANCE
+    }
+}
+
+/// The share of a PCIe link's bytes that is payload, with packets of this largest payload.
+pub fn efficiency(payload: u32, flit: bool) -> f64 {
+    let payload = f64::from(payload.max(1));
+    payload / (payload + PACKET_OVERHEAD) * if flit { 236.0 / 256.0 } else { 1.0 }
+}
+
+/// How a run stands.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judged {
+    /// Ok, slow, or inconclusive for what cannot be.
+    pub outcome: Outcome,
+    /// A word for the case.
+    pub reason: &'static str,
+    /// One sentence.
+    pub text: String,
+}
+
+/// Judges what a run measured: bandwidth one way against the ceiling, where the device is hardware, and everything
+/// against the past of the same profile.
+pub fn judge(
+    key: &ProbeKey,
+    measured: &Measured,
+    ceiling: Option<&Ceiling>,
+    hardware: bool,
+    past: Option<(&ProbePast, &str)>,
+) -> Judged {
+    let said = |outcome, reason, text| Judged { outcome, reason, text };
+    let values = measured.bandwidth.iter().map(|(_, value)| *value);
+    let mut values = values.chain(measured.latency.iter().map(|(_, _, value)| *value));
+    if measured.is_empty() || values.any(|value| !value.is_finite() || value <= 0.0) {
+        let text = "the program gave no value that can be true".to_owned();
+        return said(Outcome::Inconclusive, "impossible_value", text);
+    }
+    let ceiling = ceiling.filter(|_| hardware && matches!(key.probe, Probe::RdmaLoopback | Probe::RdmaPeer));
+    let one_way = measured.bandwidth(Direction::OneWay);
+    let ways = [(one_way, 1.0), (measured.bandwidth(Direction::Both), 2.0)];
+    for (value, ways) in ways {
+        let Some((value, ceiling)) = value.zip(ceiling) else { continue };
+        if value.0 > ceiling.bound(key.probe) * ways {
+            let text = format!("{value} is more than the lane can carry ({}): it is not believed", ceiling.payload);
+            return said(Outcome::Inconclusive, "impossible_value", text);
+        }
+    }
+    if let Some((value, ceiling)) = one_way.zip(ceiling)
+        && value.0 < ceiling.payload.0 * OF_CEILING
+    {
+        let text = format!(
+            "{value} is {} of what the lane can carry ({}): slow though its links say otherwise. Look at the NUMA node \
+             of the memory, at `lanewatch check`, at power settings, and run it again on an idle host",
+            percent(value, ceiling.payload),
+            ceiling.payload
+        );
+        return said(Outcome::Slow, "below_ceiling", text);
+    }
+    if let Some(text) = past.and_then(|(past, profile)| below_history(measured, past, profile)) {
+        return said(Outcome::Slow, "below_history", text);
+    }
+    match one_way.zip(ceiling) {
+        Some((value, ceiling)) => said(Outcome::Ok, "near_ceiling", near(value, ceiling)),
+        None => said(Outcome::Ok, "as_usual", plain(measured)),
+    }
+}
+
+/// What is below what is usual, in words.
+fn below_history(measured: &Measured, past: &ProbePast, profile: &str) -> Option<String> {
+    for (direction, value) in &measured.bandwidth {
+        let usual = past.usual(profile, |m| m.bandwidth(*direction).map(|value| value.0));
+        if let Some(usual) = usual.filter(|usual| *value < usual * OF_HISTORY) {
+            let (value, usual) = (BytesPerSecond(*value), BytesPerSecond(usual));
+            return Some(format!("{value} is {} of the {usual} that it was here before", percent(value, usual)));
+        }
+    }
+    for (direction, statistic, value) in &measured.latency {
+        if !matches!(statistic, Statistic::Typical | Statistic::Average) {
+            continue;
+        }
+        let usual = past.usual(profile, |m| m.latency(*direction, *statistic));
+        if let Some(usual) = usual.filter(|usual| *value > usual / OF_HISTORY) {
+            return Some(format!("a {} takes {:.2} us, {:.2} us before", direction.as_str(), value * 1e6, usual * 1e6));
+        }
+    }
+    None
+}
+
+/// A value that is near the ceiling: which limit that is.
+fn near(value: BytesPerSecond, ceiling: &Ceiling) -> String {
+    match (ceiling.by_path, ceiling.path, ceiling.rate) {
+        (true, Some(path), Some(rate)) if path.0 < rate.0 => format!(
+            "{value} is {} of the PCIe path ({:.1}): PCIe-bound, not SR-IOV, not the cable",
+            percent(value, path),
+            path.gbits()
+        ),
+        (true, Some(path), _) => format!("{value} is {} of the PCIe path ({path})", percent(value, path)),
+        (_, _, Some(rate)) => format!("{value} is {} of the port's rate ({rate})", percent(value, rate)),
+        _ => format!("{value} is {} of the ceiling ({})", percent(value, ceiling.payload), ceiling.payload),
+    }
+}
+
+/// What was measured, without a comparison.
+fn plain(measured: &Measured) -> String {
+    let way = |direction: &Direction| match direction {
+        Direction::OneWay | Direction::Write => String::new(),
+        Direction::Both => " (sum of both directions)".to_owned(),
+        other => format!(" ({})", other.as_str()),
+    };
+    let bandwidth = measured.bandwidth.iter().map(|(d, value)| format!("{}{}", BytesPerSecond(*value), way(d)));
+    let typical = measured.latency.iter().filter(|(_, of, _)| matches!(of, Statistic::Typical | Statistic::Average));
+    let latency = typical.take(1).map(|(d, _, value)| format!("{:.2} us{}", value * 1e6, way(d)));
+    bandwidth.chain(latency).collect::<Vec<_>>().join(", ")
+}
+
+/// `96 %`
+pub fn percent(value: BytesPerSecond, of: BytesPerSecond) -> String {
+    format!("{:.0} %", value.0 / of.0 * 100.0)
+}
+
+fn subject(key: &ProbeKey) -> Subject {
+    key.port.clone().map_or(Subject::Host("memory"), Subject::Port)
+}
+
+/// `probe_slow`: three of the last five runs at different times were slow.
+pub fn slow(view: &View<'_>, verdicts: &mut Verdicts) {
+    each(view, verdicts, Check::ProbeSlow, Outcome::Slow, |run| match &*run.reason {
+        "below_history" => "below_history",
+        _ => "below_ceiling",
+    });
+}
+
+/// `probe_failing`: three of the last five runs at different times could not move data.
+pub fn failing(view: &View<'_>, verdicts: &mut Verdicts) {
+    each(view, verdicts, Check::ProbeFailing, Outcome::Failed, |run| {
+        let known = Failure::ALL.iter().find(|failure| failure.as_str() == &*run.reason);
+        known.map_or("failed", |failure| failure.as_str())
+    });
+}
+
+fn each(view: &View<'_>, verdicts: &mut Verdicts, check: Check, outcome: Outcome, word: fn(&Run) -> &'static str) {
+    for (key, past) in &view.history.probes {
+        let here = key.device().is_none_or(|device| view.snapshot.device(device).is_some());
+        let last = past.runs.iter().rev().find(|run| run.outcome == outcome);
+        let Some(run) = last.filter(|_| here && past.recent(outcome) >= AGREE) else {
+            if past.runs.is_empty() || !here {
+                verdicts.skipped(check);
+            } else {
+                verdicts.ok(check);
+            }
+            continue;
+        };
+        let verb = if outcome == Outcome::Slow { "is slow" } else { "fails" };
+        let (name, count, of) = (key.probe.as_str(), past.recent(outcome), past.runs.len());
+        let peer = run.peer.as_ref().map(|peer| format!(" to {peer}")).unwrap_or_default();
+        let at = subject(key);
+        let summary = format!("{name}{peer} on {at} {verb} in {count} of the last {of} runs: {}.", run.text);
+        let mut condition = Condition::new(check, at, Severity::Warning, word(run), summary).hold(Hold::None);
+        let measured = run.measured.bandwidth.first().map(|(_, value)| *value);
+        condition = condition
+            .because("probe", Some(name))
+            .because("probe_bandwidth_bytes_per_second", measured)
+            .because("probe_ceiling_bytes_per_second", run.ceiling.map(|ceiling| ceiling.0))
+            .because("profile", Some(&*run.profile));
+        verdicts.found(condition);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,383 @@
+//! Probes (micro-benchmarks): what they are, what a run brought, and the past of one.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::{Deserialize, Serialize};
+
+use super::ids::{DeviceName, PortKey};
+use super::units::BytesPerSecond;
+
+macro_rules! words {
+    ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $word:literal,)+ }) => {
+        $(#[doc = $about])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        pub enum $name { $($(#[doc = $doc])+ #[serde(rename = $word)] $variant,)+ }
+
+        impl $name {
+            /// All, in the order of the metrics.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
+
+            /// The label value.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$variant => $word,)+ }
+            }
+        }
+    };
+}
+
+words! {
+    /// What is measured.
+    Probe {
+        /// RDMA writes between two processes over one port: PCIe, card and memory, no cable.
+        RdmaLoopback = "rdma_loopback",
+        /// RDMA writes to another host: cable and fabric too.
+        RdmaPeer = "rdma_peer",
+        /// TCP to another host, for comparison.
+        TcpPeer = "tcp_peer",
+        /// Copies in memory, on the CPUs' own NUMA node and to another.
+        Memory = "memory",
+    }
+}
+
+words! {
+    /// How a run ended.
+    Outcome {
+        /// It measured what it should.
+        Ok = "ok",
+        /// It measured less than it should.
+        Slow = "slow",
+        /// Data could not be moved, for a reason of the device, its port or the way.
+        Failed = "failed",
+        /// The tool got into trouble: nothing is known of the device.
+        Inconclusive = "inconclusive",
+        /// It did not run, so as not to disturb.
+        Skipped = "skipped",
+    }
+}
+
+words! {
+    /// Which way data went: the `direction` label.
+    Direction {
+        /// One way.
+        OneWay = "one_way",
+        /// Both ways at once; the value is their sum.
+        Both = "both",
+        /// Memory of the CPUs' own NUMA node.
+        Local = "local",
+        /// Memory of another NUMA node.
+        Remote = "remote",
+        /// Latency of a write.
+        Write = "write",
+        /// Latency of a read, there and back.
+        Read = "read",
+    }
+}
+
+words! {
+    /// What of many values: the `statistic` label.
+    Statistic {
+        /// The least.
+        Minimum = "minimum",
+        /// The median.
+        Typical = "typical",
+        /// The mean.
+        Average = "average",
+        /// 99 of 100 are not above it.
+        P99 = "p99",
+        /// 999 of 1000 are not above it.
+        P999 = "p99.9",
+        /// The greatest.
+        Maximum = "maximum",
+    }
+}
+
+words! {
+    /// Why a probe did not run: the `reason` label of skipped runs.
+    SkipReason {
+        /// A program that it needs is not installed.
+        Unavailable = "unavailable",
+        /// The port is not ACTIVE.
+        PortDown = "port_down",
+        /// The port carries traffic.
+        PortBusy = "port_busy",
+        /// A process holds the device.
+        DeviceHeld = "device_held",
+        /// The job scheduler says that the host works, or does not answer.
+        JobRunning = "job_running",
+        /// The host is in maintenance.
+        Maintenance = "maintenance",
+        /// The CPUs are busy.
+        CpuBusy = "cpu_busy",
+        /// Another probe runs on this host.
+        Locked = "locked",
+        /// The budget of the day is used up.
+        Budget = "budget",
+        /// Both addresses are this host's own: the data would not leave it.
+        LocalRoute = "local_route",
+        /// What must be known before is not known.
+        Unknown = "unknown",
+    }
+}
+
+words! {
+    /// Why data could not be moved: the reason of a failed run.
+    Failure {
+        /// The port is not ACTIVE.
+        PortDown = "port_down",
+        /// The device is not there.
+        DeviceMissing = "device_missing",
+        /// The two ends cannot talk over TCP to set the test up: no fault of the fabric.
+        TcpSetup = "tcp_setup",
+        /// The queue pairs could not be connected.
+        QpSetup = "qp_setup",
+        /// A work request ended in an error.
+        Completion = "completion_error",
+        /// Memory could not be registered with the card.
+        MemoryRegistration = "memory_registration",
+        /// Something that the test needs could not be made on the device.
+        Resources = "resources",
+        /// The program crashed.
+        Crashed = "crashed",
+    }
+}
+
+/// What a probe runs on: the labels of its metrics.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ProbeKey {
+    /// What is measured.
+    pub probe: Probe,
+    /// The port; none for memory.
+    pub port: Option<PortKey>,
+}
+
+impl ProbeKey {
+    /// The device.
+    pub fn device(&self) -> Option<&DeviceName> {
+        self.port.as_ref().map(|port| &port.device)
+    }
+}
+
+impl fmt::Display for ProbeKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.port {
+            Some(port) => write!(f, "{} {port}", self.probe.as_str()),
+            None => f.write_str(self.probe.as_str()),
+        }
+    }
+}
+
+/// What a run measured.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    /// Payload moved in a second.
+    #[serde(default)]
+    pub bandwidth: Vec<(Direction, f64)>,
+    /// Times in seconds.
+    #[serde(default)]
+    pub latency: Vec<(Direction, Statistic, f64)>,
+}
+
+impl Measured {
+    /// Nothing.
+    pub fn is_empty(&self) -> bool {
+        self.bandwidth.is_empty() && self.latency.is_empty()
+    }
+
+    /// The bandwidth of a direction.
+    pub fn bandwidth(&self, direction: Direction) -> Option<BytesPerSecond> {
+        self.bandwidth.iter().find(|(way, _)| *way == direction).map(|(_, value)| BytesPerSecond(*value))
+    }
+
+    /// The latency of a direction, in seconds.
+    pub fn latency(&self, direction: Direction, statistic: Statistic) -> Option<f64> {
+        self.latency.iter().find(|(way, of, _)| (*way, *of) == (direction, statistic)).map(|(_, _, value)| *value)
+    }
+}
+
+/// One run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Run {
+    /// What ran, and on what.
+    pub key: ProbeKey,
+    /// When it ended.
+    pub at: SystemTime,
+    /// How long it took.
+    pub took: Duration,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// A word for the case.
+    pub reason: Arc<str>,
+    /// One sentence.
+    pub text: Arc<str>,
+    /// What it measured.
+    pub measured: Measured,
+    /// What the lane could carry, the share of payload counted; none where that is not known.
+    pub ceiling: Option<BytesPerSecond>,
+    /// How it was measured (sizes, queue pairs, time, direction): only runs of one profile compare.
+    pub profile: Arc<str>,
+    /// The other host.
+    pub peer: Option<Arc<str>>,
+}
+
+/// Runs that are looked at together.
+pub const LAST: usize = 5;
+
+/// Of these so many must agree.
+pub const AGREE: usize = 3;
+
+/// Runs closer together than this are one observation: the later takes the place of the earlier.
+pub const APART: Duration = Duration::from_secs(5 * 60);
+
+/// What a budget is for.
+const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Good values that are remembered of a profile.
+const REMEMBERED: usize = 20;
+
+/// Good values that make a history.
+const HISTORY: usize = 3;
+
+/// Profiles that are remembered of a probe.
+const MOST_PROFILES: usize = 8;
+
+/// The past of one probe on one port.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct ProbePast {
+    /// Runs since the agent's start, in the order of [`Outcome::ALL`].
+    pub counts: [u64; 5],
+    /// Skipped runs since the agent's start, by reason.
+    pub skips: BTreeMap<SkipReason, u64>,
+    /// The last runs that say something of the device (ok, slow, failed), oldest first.
+    pub runs: VecDeque<Run>,
+    /// The last run that was not skipped.
+    pub last: Option<Run>,
+    /// The last run that measured something.
+    pub measured: Option<Run>,
+    /// When link time was used, and how much, over the last day.
+    pub spent: VecDeque<(SystemTime, Duration)>,
+    /// What was measured when all was well, by profile, oldest first.
+    pub good: BTreeMap<Arc<str>, VecDeque<Measured>>,
+}
+
+impl ProbePast {
+    /// Takes a run.
+    pub fn record(&mut self, run: Run) {
+        if let Some((_, count)) =
+            Outcome::ALL.iter().zip(&mut self.counts).find(|(outcome, _)| **outcome == run.outcome)
+        {
+            *count += 1;
+        }
+        if run.outcome == Outcome::Skipped {
+            let reason = SkipReason::ALL.iter().find(|reason| reason.as_str() == &*run.reason);
+            *self.skips.entry(reason.copied().unwrap_or(SkipReason::Unknown)).or_default() += 1;
+            return;
+        }
+        let day_ago = run.at.checked_sub(DAY).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.spent.push_back((run.at, run.took));
+        self.spent.retain(|(at, _)| *at > day_ago);
+        if run.outcome != Outcome::Inconclusive {
+            let close = |last: &Run| run.at.duration_since(last.at).is_ok_and(|time| time < APART);
+            if self.runs.back().is_some_and(close) {
+                self.runs.pop_back();
+            }
+            self.runs.push_back(run.clone());
+            self.runs.drain(..self.runs.len().saturating_sub(LAST));
+        }
+        if run.outcome == Outcome::Ok {
+            if !self.good.contains_key(&run.profile) && self.good.len() >= MOST_PROFILES {
+                self.good.pop_first();
+            }
+            let good = self.good.entry(Arc::clone(&run.profile)).or_default();
+            good.push_back(run.measured.clone());
+            good.drain(..good.len().saturating_sub(REMEMBERED));
+        }
+        if matches!(run.outcome, Outcome::Ok | Outcome::Slow) {
+            self.measured = Some(run.clone());
+        }
+        self.last = Some(run);
+    }
+
+    /// How many of the last runs ended so.
+    pub fn recent(&self, outcome: Outcome) -> usize {
+        self.runs.iter().filter(|run| run.outcome == outcome).count()
+    }
+
+    /// The middle of the good values of a profile; none before there are [`HISTORY`].
+    pub fn usual(&self, profile: &str, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+        let mut values: Vec<f64> = self.good.get(profile)?.iter().filter_map(value).collect();
+        values.sort_by(f64::total_cmp);
+        (values.len() >= HISTORY).then(|| values.get(values.len() / 2).copied()).flatten()
+    }
+
+    /// Link time used in the day before a moment.
+    pub fn used(&self, now: SystemTime) -> Duration {
+        let day_ago = now.checked_sub(DAY).unwrap_or(SystemTime::UNIX_EPOCH);
+        self.spent.iter().filter(|(at, _)| *at > day_ago).map(|(_, took)| *took).sum()
+    }
+}
+
+/// The past of every probe.
+pub type ProbePasts = BTreeMap<ProbeKey, ProbePast>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn run(at: u64, outcome: Outcome, gbits: f64) -> Run {
+        let port = PortKey { device: DeviceName::new("mlx5_7"), port: 1 };
+        Run {
+            key: ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) },
+            at: SystemTime::UNIX_EPOCH + Duration::from_secs(at),
+            took: Duration::from_secs(7),
+            outcome,
+            reason: Arc::from("none"),
+            text: Arc::from(""),
+            measured: Measured {
+                bandwidth: vec![(Direction::OneWay, BytesPerSecond::from_gbits(gbits).0)],
+                latency: Vec::new(),
+            },
+            ceiling: None,
+            profile: Arc::from("p"),
+            peer: None,
+        }
+    }
+
+    #[test]
+    fn runs_at_one_time_are_one_observation() {
+        let mut past = ProbePast::default();
+        for second in 0..10 {
+            past.record(run(second, Outcome::Slow, 10.0));
+        }
+        assert_eq!((past.recent(Outcome::Slow), past.counts), (1, [0, 10, 0, 0, 0]));
+        past.record(run(1_000, Outcome::Slow, 10.0));
+        assert_eq!(past.recent(Outcome::Slow), 2);
+    }
+
+    #[test]
+    fn slow_runs_do_not_lower_what_is_usual() {
+        let mut past = ProbePast::default();
+        let usual = |past: &ProbePast| past.usual("p", |m| m.bandwidth(Direction::OneWay).map(BytesPerSecond::gbits));
+        for (at, gbits) in [(0, 90.0), (1_000, 92.0)] {
+            past.record(run(at, Outcome::Ok, gbits));
+        }
+        assert_eq!(usual(&past), None, "two values are no history");
+        past.record(run(2_000, Outcome::Ok, 91.0));
+        for at in 3..30 {
+            past.record(run(at * 1_000, Outcome::Slow, 20.0));
+        }
+        assert!(usual(&past).is_some_and(|usual| (usual - 91.0).abs() < 1e-9));
+        assert_eq!(past.runs.len(), LAST);
+    }
+
+    #[test]
+    fn a_skipped_run_is_counted_by_its_reason_and_leaves_the_last_result() {
+        let mut past = ProbePast::default();
+        past.record(run(0, Outcome::Ok, 90.0));
+        past.record(Run { reason: Arc::from("port_busy"), ..run(1_000, Outcome::Skipped, 0.0) });
+        assert_eq!(past.skips.get(&SkipReason::PortBusy), Some(&1));
+        assert_eq!(past.last.map(|run| run.outcome), Some(Outcome::Ok));
+    }
+}

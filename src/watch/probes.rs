@@ -1,0 +1,143 @@
+//! The past of probes in the state file. Counts are since the agent's start and are not kept.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::written::{millis, millis_of, wall};
+use crate::model::ids::{DeviceName, PortKey};
+use crate::model::probe::{Measured, Outcome, Probe, ProbeKey, ProbePast, ProbePasts, Run};
+use crate::model::units::BytesPerSecond;
+
+/// One probe's past as it is written.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Stored {
+    probe: Probe,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<(String, u32)>,
+    #[serde(default)]
+    runs: Vec<StoredRun>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    last: Option<StoredRun>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    measured: Option<StoredRun>,
+    #[serde(default)]
+    spent: Vec<(u64, u64)>,
+    #[serde(default)]
+    good: Vec<(String, Vec<Measured>)>,
+}
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+struct StoredRun {
+    at: u64,
+    took: u64,
+    outcome: Outcome,
+    reason: String,
+    text: String,
+    #[serde(default)]
+    measured: Measured,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ceiling: Option<f64>,
+    profile: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    peer: Option<String>,
+}
+
+/// What is written of the past of probes.
+pub fn store(pasts: &ProbePasts) -> Vec<Stored> {
+    let stored = |(key, past): (&ProbeKey, &ProbePast)| Stored {
+        probe: key.probe,
+        port: key.port.as_ref().map(|port| (port.device.as_str().to_owned(), port.port)),
+        runs: past.runs.iter().map(store_run).collect(),
+        last: past.last.as_ref().map(store_run),
+        measured: past.measured.as_ref().map(store_run),
+        spent: past.spent.iter().map(|(at, took)| (millis_of(*at), millis(*took))).collect(),
+        good: past.good.iter().map(|(profile, good)| (profile.to_string(), good.iter().cloned().collect())).collect(),
+    };
+    pasts.iter().map(stored).collect()
+}
+
+/// The past of probes from what was written.
+pub fn restore(stored: Vec<Stored>) -> ProbePasts {
+    let past = |stored: Stored| {
+        let port = stored.port.map(|(device, port)| PortKey { device: DeviceName::new(&device), port });
+        let key = ProbeKey { probe: stored.probe, port };
+        let run = |run: StoredRun| restore_run(&key, run);
+        let past = ProbePast {
+            runs: stored.runs.into_iter().map(run).collect(),
+            last: stored.last.map(run),
+            measured: stored.measured.map(run),
+            spent: stored.spent.into_iter().map(|(at, took)| (wall(at), Duration::from_millis(took))).collect(),
+            good: stored.good.into_iter().map(|(name, good)| (Arc::from(name), VecDeque::from(good))).collect(),
+            ..ProbePast::default()
+        };
+        (key, past)
+    };
+    stored.into_iter().map(past).collect()
+}
+
+fn store_run(run: &Run) -> StoredRun {
+    StoredRun {
+        at: millis_of(run.at),
+        took: millis(run.took),
+        outcome: run.outcome,
+        reason: run.reason.to_string(),
+        text: run.text.to_string(),
+        measured: run.measured.clone(),
+        ceiling: run.ceiling.map(|ceiling| ceiling.0),
+        profile: run.profile.to_string(),
+        peer: run.peer.as_deref().map(str::to_owned),
+    }
+}
+
+fn restore_run(key: &ProbeKey, run: StoredRun) -> Run {
+    Run {
+        key: key.clone(),
+        at: wall(run.at),
+        took: Duration::from_millis(run.took),
+        outcome: run.outcome,
+        reason: Arc::from(run.reason),
+        text: Arc::from(run.text),
+        measured: run.measured,
+        ceiling: run.ceiling.map(BytesPerSecond),
+        profile: Arc::from(run.profile),
+        peer: run.peer.map(Arc::from),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::probe::{Direction, Statistic};
+
+    #[test]
+    fn what_is_written_comes_back() {
+        let port = PortKey { device: DeviceName::new("mlx5_7"), port: 2 };
+        let key = ProbeKey { probe: Probe::RdmaPeer, port: Some(port) };
+        let mut pasts = ProbePasts::new();
+        let past = pasts.entry(key.clone()).or_default();
+        for (at, outcome) in [(0, Outcome::Ok), (1_000, Outcome::Failed), (2_000, Outcome::Inconclusive)] {
+            past.record(Run {
+                key: key.clone(),
+                at: wall(at * 1_000),
+                took: Duration::from_millis(5_250),
+                outcome,
+                reason: Arc::from("x"),
+                text: Arc::from("y"),
+                measured: Measured {
+                    bandwidth: vec![(Direction::OneWay, 1.5e9)],
+                    latency: vec![(Direction::Write, Statistic::P99, 2.1e-6)],
+                },
+                ceiling: Some(BytesPerSecond(2e9)),
+                profile: Arc::from("p"),
+                peer: Some(Arc::from("node9")),
+            });
+        }
+        past.counts = [0; 5];
+        let written = serde_json::to_string(&store(&pasts)).unwrap_or_default();
+        let read: Vec<Stored> = serde_json::from_str(&written).unwrap_or_default();
+        assert_eq!(restore(read), pasts);
+    }
+}
