@@ -16,10 +16,13 @@ use common::hand::{Hand, LONG, found, of, setup};
 use common::host::{Device, HostTree};
 use common::run::Server;
 use common::tree::Entry;
-use lanewatch::host::collector::Filter;
-use lanewatch::host::{COLLECTORS, Spec};
+use lanewatch::host::collector::{Filter, Setup};
+use lanewatch::host::fs::Fs;
+use lanewatch::host::io::Roots;
+use lanewatch::host::{COLLECTORS, Host, Spec};
 use lanewatch::model::check::{Check, Status};
 use lanewatch::model::event::EventKind;
+use lanewatch::model::holder::Libvirt;
 use lanewatch::model::reading::Reason;
 use lanewatch::watch::Handle;
 use lanewatch::watch::clock::{ManualClock, SystemClock};
@@ -60,6 +63,58 @@ fn runtime() -> tokio::runtime::Runtime {
 
 fn names(report: &Report) -> Vec<String> {
     report.snapshot.devices().map(|device| device.name.to_string()).collect()
+}
+
+/// A domain's live status, with the VF that it holds.
+const STATUS: &str = "<domstatus state='running' reason='booted' pid='77'><domain type='kvm' id='3'><name>vm3</name>\
+    <devices><hostdev mode='subsystem' type='pci'><source><address domain='0x0000' bus='0x3b' slot='0x00' \
+    function='0x1'/></source></hostdev></devices></domain></domstatus>";
+
+#[test]
+fn a_domain_that_appears_is_seen_long_before_the_interval_is_over() {
+    let root = TempDir::new().unwrap();
+    let statuses = root.path().join("run/libvirt/qemu");
+    fs::create_dir_all(&statuses).unwrap();
+    fs::create_dir_all(root.path().join("sys")).unwrap();
+    let host = Host {
+        io: Arc::new(Fs::new()),
+        sysfs: root.path().join("sys"),
+        procfs: root.path().join("proc"),
+        roots: Roots::below(root.path()),
+        route: None,
+        live: false,
+    };
+    let specs = COLLECTORS.iter().map(|spec| Spec { interval: Duration::from_secs(3600), ..*spec });
+    let engine = Engine::new(Arc::default(), false);
+    let setup = Setup { host, filter: Filter::default() };
+    let poller = Poller::new(&setup, specs, Arc::new(SystemClock), engine, None).unwrap();
+    let handle = poller.handle();
+    let running = Running { handle, thread: Some(thread::spawn(move || poller.run())) };
+    running.report(LONG);
+    let domains = || {
+        let latest = running.handle.latest().unwrap();
+        latest
+            .snapshot
+            .all::<Libvirt>()
+            .flat_map(|libvirt| &libvirt.domains)
+            .map(|d| d.name.to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(domains(), Vec::<String>::new());
+    // The first watch may begin a moment after the first report.
+    let begun = Instant::now();
+    while domains().is_empty() && begun.elapsed() < LONG {
+        fs::write(statuses.join("vm3.xml.new"), STATUS).unwrap();
+        fs::rename(statuses.join("vm3.xml.new"), statuses.join("vm3.xml")).unwrap();
+        thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(domains(), ["vm3"]);
+    fs::remove_file(statuses.join("vm3.xml")).unwrap();
+    let begun = Instant::now();
+    while !domains().is_empty() && begun.elapsed() < LONG {
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert_eq!(domains(), Vec::<String>::new());
 }
 
 #[test]

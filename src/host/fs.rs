@@ -87,6 +87,10 @@ impl HostIo for Fs {
         Ok(DirStamp { identity: (stat.st_dev, stat.st_ino), modified: (stat.st_mtime, stat.st_mtime_nsec) })
     }
 
+    fn is_system(&self) -> bool {
+        true
+    }
+
     fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
         if self.recorded {
             return Ok(None);

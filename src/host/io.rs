@@ -47,6 +47,10 @@ pub trait HostIo: Send + Sync {
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
     /// What a directory looks like now.
     fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
+    /// Whether paths are those of this system's own file system, so that its kernel can tell of changes.
+    fn is_system(&self) -> bool {
+        false
+    }
     /// Whether somebody may write to a file, by its mode; none where modes mean nothing (a recorded host).
     fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
         let _ = path;

@@ -31,11 +31,19 @@ pub mod sriov;
 pub mod system;
 pub mod text;
 
+use std::path::PathBuf;
+
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
 /// Collectors that run only where they are asked for: what they read costs the hardware.
 pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name];
+
+/// Where directories are below a host root.
+pub type Directories = fn(&io::Roots) -> Vec<PathBuf>;
+
+/// Directories in which a change wakes a collector before its interval is over.
+pub const WATCHED: &[(&str, Directories)] = &[(holders::SPEC.name, holders::libvirt::directories)];
 
 /// Every collector, in the order of the metrics.
 pub const COLLECTORS: &[Spec] = &[

@@ -23,6 +23,8 @@ pub struct Published {
 pub enum Message {
     /// The crew has run out of work.
     Idle,
+    /// Files that this collector reads have changed.
+    Changed(usize),
     /// Someone wants facts no older than this.
     Want(Duration, oneshot::Sender<Arc<Report>>),
     /// The policy changed; a sentence for the events.

@@ -1,5 +1,6 @@
 //! Keeps a host over time: poller, history, baseline, findings with their hold times, events.
 
+mod alarm;
 pub mod clock;
 pub mod crew;
 pub mod engine;

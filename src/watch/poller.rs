@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
+use super::alarm::{Alarm, Target};
 use super::clock::Clock;
 use super::crew::Crew;
 use super::engine::Engine;
@@ -19,7 +20,7 @@ use super::report::Report;
 use super::running::{Done, Running};
 use super::store::Store;
 use crate::host::collector::Setup;
-use crate::host::{Depth, Spec};
+use crate::host::{Depth, Directories, Host, Spec, WATCHED};
 use crate::model::event::EventKind;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
@@ -47,6 +48,7 @@ pub struct Poller {
     engine: Engine,
     store: Option<Store>,
     saved: bool,
+    host: Arc<Host>,
     collectors: Vec<Running>,
     crew: Crew<Done>,
     inbox: Receiver<Message>,
@@ -93,6 +95,7 @@ impl Poller {
             engine,
             store,
             saved: true,
+            host,
             collectors,
             crew,
             inbox,
@@ -132,6 +135,7 @@ impl Poller {
 
     /// Runs until it is told to stop.
     pub fn run(mut self) {
+        let alarm = self.watch();
         loop {
             let now = self.clock.now().tick;
             let wanted = !self.waiting.is_empty();
@@ -145,11 +149,32 @@ impl Poller {
                     return;
                 }
                 self.publish();
+                if let Some(alarm) = &alarm {
+                    alarm.look(&due);
+                }
             }
             if !self.idle() {
                 return;
             }
         }
+    }
+
+    /// Watches the directories whose files some collectors read.
+    fn watch(&self) -> Option<Alarm> {
+        let host: &Host = &self.host;
+        let targets = |(name, directories): &(&str, Directories)| -> Vec<Target> {
+            let index = self.collectors.iter().position(|collector| collector.spec.name == *name);
+            index
+                .into_iter()
+                .flat_map(|index| directories(&host.roots).into_iter().map(move |path| (index, path)))
+                .collect()
+        };
+        let targets: Vec<Target> = WATCHED.iter().flat_map(targets).collect();
+        if targets.is_empty() || !host.io.is_system() {
+            return None;
+        }
+        let started = Alarm::start(Arc::clone(&host.io), targets, self.sender.clone());
+        started.inspect_err(|error| tracing::error!("no more threads: {error}")).ok()
     }
 
     /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
@@ -260,6 +285,10 @@ impl Poller {
     fn take(&mut self, message: Message) -> bool {
         match message {
             Message::Idle => self.take_results(),
+            Message::Changed(index) => {
+                let now = self.clock.now().tick;
+                self.collectors.get_mut(index).into_iter().for_each(|collector| collector.hasten(now));
+            }
             Message::Want(age, reply) => {
                 self.waiting.push(Waiter { asked: Instant::now(), age, reply });
                 self.answer();

@@ -11,6 +11,12 @@ use crate::model::reading::Reason;
 use crate::model::snapshot::{CollectorState, Fact, Fault};
 use crate::model::time::{Stamp, Tick};
 
+/// How long after a change it is read: what changes together is read together.
+const SETTLED: Duration = Duration::from_millis(250);
+
+/// How soon after a pass a change makes another one.
+const APART: Duration = Duration::from_secs(2);
+
 /// What comes back from the crew: always with what was lent to it.
 pub enum Done {
     /// A collector listed what is there.
@@ -140,6 +146,12 @@ impl Running {
             None => self.dispatch(true, tasks),
             Some(_) => self.dispatch(false, tasks),
         }
+    }
+
+    /// Something that it reads has changed: it reads again soon, but not once for each of many changes.
+    pub fn hasten(&mut self, now: Tick) {
+        let soon = now.after(SETTLED).max(self.now.after(APART));
+        self.due = self.due.map(|due| due.min(soon));
     }
 
     /// Lists what is there; none while the last listing has not come back.

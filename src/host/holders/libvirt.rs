@@ -10,7 +10,7 @@ use quick_xml::reader::Reader;
 
 use super::content;
 use crate::host::collector::{Lane, Pass};
-use crate::host::io::{DirStamp, reason_of};
+use crate::host::io::{DirStamp, Roots, reason_of};
 use crate::model::holder::{Claim, Domain, Libvirt};
 use crate::model::ids::PciAddress;
 use crate::model::reading::Reason;
@@ -36,6 +36,11 @@ struct Directory {
     /// Why something could not be read.
     trouble: Option<Reason>,
     there: bool,
+}
+
+/// Where live statuses and definitions are.
+pub fn directories(roots: &Roots) -> Vec<PathBuf> {
+    vec![roots.run_libvirt.join("qemu"), roots.libvirt.join("qemu")]
 }
 
 impl Lane for Directories {
