@@ -29,8 +29,8 @@ use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
 use lanewatch::model::time::Tick;
 use lanewatch::watch::Engine;
 use lanewatch::watch::clock::{Clock as _, SystemClock};
+use limits::{Limits, median, micros, own_cpu, scratch};
 use rustix::fs::{Mode, OFlags};
-use rustix::time::{ClockId, clock_gettime};
 
 const ROUNDS: u32 = 100;
 
@@ -58,22 +58,12 @@ fn main() {
         );
         ratios.push((cards, ratio));
     }
-    let mut limits = limits::Limits::default();
+    let mut limits = Limits::default();
     let (first, last) = (&ratios[0], &ratios[ratios.len() - 1]);
     limits.at_most(&format!("reading, parsing and judging {} cards / bare reads", first.0), first.1, LIMIT);
     // The bare reads of many files cost more each, too: what counts is how the pass grows beside them.
     limits.at_most("growth of the pass from 8 to 64 cards / growth of the bare reads", last.1 / first.1, 1.25);
     limits.conclude();
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-/// A directory in memory where there is one, so that no disk is measured.
-fn scratch() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
 }
 
 struct Measured {
@@ -84,24 +74,15 @@ struct Measured {
     encode: Duration,
 }
 
-/// CPU time of this process so far.
-fn cpu() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
-}
-
 /// The mean cost of a run of `work`, of five runs each so that listings count with their share; the median of those.
-fn median(mut run: impl FnMut()) -> Duration {
+fn cost(mut run: impl FnMut()) -> Duration {
     let mut work = || (0..5).for_each(|_| run());
-    let mut costs: Vec<Duration> = (0..ROUNDS)
-        .map(|_| {
-            let before = cpu();
-            work();
-            cpu().saturating_sub(before)
-        })
-        .collect();
-    costs.sort_unstable();
-    costs[costs.len() / 2] / 5
+    let costs = (0..ROUNDS).map(|_| {
+        let before = own_cpu();
+        work();
+        own_cpu().saturating_sub(before)
+    });
+    median(costs.collect()) / 5
 }
 
 fn measure(root: &Path) -> Measured {
@@ -115,27 +96,27 @@ fn measure(root: &Path) -> Measured {
         let facts = collectors.read(Tick(now));
         engine.observe(collectors.snapshot(facts));
     }
-    let pass = median(|| {
+    let pass = cost(|| {
         now += 1;
         let facts = collectors.read(Tick(now));
         engine.observe(collectors.snapshot(facts));
     });
     now += 1;
     let facts = collectors.read(Tick(now));
-    let judge = median(|| {
+    let judge = cost(|| {
         engine.observe(collectors.snapshot(facts.clone()));
     });
     let report = Arc::new(engine.observe(collectors.snapshot(facts.clone())));
     let agent = Arc::new(AgentState::default());
     let mut text = String::new();
-    let encode = median(|| {
+    let encode = cost(|| {
         text.clear();
         encode(Format::Text, &report, &agent, Process::default(), &mut text).unwrap();
     });
     let open = |path: &PathBuf| rustix::fs::open(path, OFlags::RDONLY, Mode::empty()).unwrap();
     let kept: Vec<OwnedFd> = read.iter().map(open).collect();
     let mut buffer = [0; 4097];
-    let floor = median(|| {
+    let floor = cost(|| {
         for fd in &kept {
             std::hint::black_box(rustix::io::pread(fd, &mut buffer, 0).unwrap());
         }

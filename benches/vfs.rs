@@ -27,7 +27,7 @@ use lanewatch::model::sriov::Pf;
 use lanewatch::model::time::Tick;
 use lanewatch::watch::Engine;
 use lanewatch::watch::clock::{Clock as _, SystemClock};
-use rustix::time::{ClockId, clock_gettime};
+use limits::{Limits, median, micros, own_cpu, scratch};
 
 const ROUNDS: usize = 60;
 
@@ -47,33 +47,12 @@ fn main() {
         println!("{pfs:>4} {vfs:>5} {all:>6} {:>11.1} {:>11.1} {each:>8.2}", micros(read), micros(judge));
         costs.push((all, read + judge));
     }
-    let mut limits = limits::Limits::default();
+    let mut limits = Limits::default();
     limits.at_most("a pass over 2 PFs with 128 VFs / 20 ms", costs[0].1.as_secs_f64() / LIMIT.as_secs_f64(), 1.0);
     let (first, last) = (costs[0], costs[costs.len() - 1]);
     let growth = last.1.as_secs_f64() / first.1.as_secs_f64() / f64::from(last.0 / first.0);
     limits.at_most("growth of the cost from 256 to 2048 VFs / growth of their number", growth, 1.5);
     limits.conclude();
-}
-
-fn micros(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e6
-}
-
-/// A directory in memory where there is one, so that no disk is measured.
-fn scratch() -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if memory.is_dir() { tempfile::tempdir_in(memory).unwrap() } else { tempfile::tempdir().unwrap() }
-}
-
-/// CPU time of this process so far.
-fn cpu() -> Duration {
-    let now = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(now.tv_sec.unsigned_abs(), u32::try_from(now.tv_nsec).unwrap())
-}
-
-fn median(mut costs: Vec<Duration>) -> Duration {
-    costs.sort_unstable();
-    costs[costs.len() / 2]
 }
 
 /// Replies that were made beforehand: the kernel's own part is not measured.
@@ -115,18 +94,18 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
     let mut engine = Engine::new(Arc::new(Policy::default()), false);
     let (mut reads, mut judgements) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
-        let before = cpu();
+        let before = own_cpu();
         let mut pass = Pass::new(&host, Tick(15_000 * i64::try_from(round).unwrap()), Depth::Full);
         for collector in &mut collectors {
             collector.discover(&mut pass).unwrap();
         }
         let facts: Vec<Fact> = lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)).collect();
-        let read = cpu();
+        let read = own_cpu();
         let listed = Some(Arc::from(keys.clone()));
         let state = CollectorState { name: "sriov", listed, ..CollectorState::default() };
         let report = engine.observe(Snapshot::new(SystemClock.now(), facts, vec![state]));
         reads.push(read.saturating_sub(before));
-        judgements.push(cpu().saturating_sub(read));
+        judgements.push(own_cpu().saturating_sub(read));
         let seen: usize =
             report.snapshot.all::<Pf>().map(|pf| pf.vfs.iter().filter(|vf| vf.traffic.is_some()).count()).sum();
         assert_eq!(seen, usize::try_from(shape.pfs * shape.vfs).unwrap());
