@@ -1,12 +1,13 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test bench lint screenshot setup
+.PHONY: help run test bench fuzz lint screenshot setup
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
+	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make lint   format, clippy and documentation without a warning'
 	@echo 'make screenshot   docs/images/page.png, the status page of the example host'
 
@@ -25,8 +26,13 @@ test: setup
 bench: setup
 	$(CARGO) bench --locked
 
+fuzz:
+	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked --version 0.13.2 cargo-fuzz
+	bash fuzz/run.sh
+
 lint:
 	$(CARGO) fmt --check
+	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
 

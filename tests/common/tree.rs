@@ -72,6 +72,11 @@ impl Tree {
         self.entries.iter().map(|(path, entry)| (path.as_path(), entry))
     }
 
+    /// What stands at a path.
+    pub fn entry(&self, path: impl AsRef<Path>) -> Option<&Entry> {
+        self.entries.get(path.as_ref())
+    }
+
     /// The content of a file, as text.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<&str> {
         match self.entries.get(path.as_ref()) {

@@ -1,0 +1,60 @@
+//! Replies of netlink: messages and their attributes, RDMA's and those about interfaces, up to what is said of VFs.
+
+#![no_main]
+
+#[path = "../rig.rs"]
+mod rig;
+
+use std::io;
+use std::sync::{Arc, LazyLock};
+
+use lanewatch::host::memory::MemoryHost;
+use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::host::netlink::{attributes, message, nldev};
+use lanewatch::host::sriov::{self, rtnl};
+use lanewatch::host::{net, pci, rdma};
+use libfuzzer_sys::fuzz_target;
+use rig::Rig;
+use rig::host::{Card, HostTree, Layer};
+
+struct Kernel(Vec<Vec<u8>>);
+
+impl Nldev for Kernel {
+    fn ask(&mut self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        Ok(self.0.clone())
+    }
+}
+
+fn nested(bytes: &[u8], depth: usize) {
+    for (_, value) in attributes::Attributes::new(bytes) {
+        let _ = (attributes::number8(value), attributes::number32(value), attributes::number64(value));
+        let _ = attributes::text(value);
+        if depth < 4 {
+            nested(value, depth + 1);
+        }
+    }
+}
+
+fn host() -> Arc<MemoryHost> {
+    let mut host = HostTree::new(1);
+    host.cards[0] = Card { layer: Layer::Ethernet, vfs: 2, ..Card::default() };
+    rig::memory(&host.tree())
+}
+
+fuzz_target!(|data: &[u8]| {
+    let mut replies = Vec::new();
+    let _ = message::collect(data, 1, &mut replies);
+    // Most bytes are no messages: what stands in one is tried on its own, too.
+    replies.push(data.to_vec());
+    for reply in &replies {
+        nested(reply, 0);
+        let _ = (nldev::device(reply), nldev::port(reply), nldev::system(reply));
+        let _ = (nldev::counters(reply).count(), nldev::resources(reply).count(), nldev::queue_pairs(reply).count());
+        let _ = rtnl::list(reply);
+    }
+    static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
+    let answers = replies.clone();
+    let connect: Connect = Arc::new(move || Ok(Box::new(Kernel(answers.clone()))));
+    let mut rig = Rig::new([&sriov::SPEC, &pci::SPEC, &rdma::SPEC, &net::SPEC], &HOST, Some(connect));
+    rig.pass();
+});
