@@ -236,3 +236,41 @@ fn plain(message: &str) -> String {
     });
     words.collect::<Vec<_>>().join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::cli::settings::validate;
+
+    fn read(text: &str) -> bool {
+        let file = Path::new("lanewatch.toml");
+        parse(file, text)
+            .and_then(|config| validate(file, &config))
+            .inspect_err(|error| drop(error.to_string()))
+            .is_ok()
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in any::<String>(), like in "([\\[\\]a-z.=\"0-9 -]{0,20}\n){0,5}") {
+            let _ = (read(&text), read(&like));
+        }
+
+        #[test]
+        fn no_value_breaks_a_policy(value in "[ -!#-\\[\\]-~\u{e4}]{0,20}", number in any::<i64>()) {
+            let known = ["[[policy.port]]\nmatch = \"a\"\nrate", "[[policy.link]]\nmatch = \"a\"\nspeed", "[[policy.port]]\nmatch"];
+            let more = ["[policy.hold]\nirq_remote", "[policy.severity]\nirq_remote", "[policy.threshold]\nsettle"];
+            let rest = ["[web]\ntelemetry-path", "[collector]\ndevice-include", "[log]\nlevel"];
+            for key in known.into_iter().chain(more).chain(rest) {
+                read(&format!("{key} = \"{value}\""));
+                prop_assert!(!read(&format!("{key} = {number}")), "{}", key);
+            }
+            prop_assert!(!read("[web]\nlisten-address = [\"\"]"));
+            read(&format!("[web]\nlisten-address = [\"{value}\"]"));
+            read(&format!("[policy.threshold.errors]\nsymbol_error = {number}"));
+            read(&format!("[[policy.link]]\nmatch = \"a\"\nwidth = {number}"));
+        }
+    }
+}

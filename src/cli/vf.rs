@@ -75,6 +75,8 @@ fn moment(text: &str, now: SystemTime) -> Result<SystemTime, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -83,5 +85,13 @@ mod tests {
         assert_eq!(moment("1h", now).ok(), Some(now - Duration::from_secs(3600)));
         assert_eq!(moment(&rfc3339(now), SystemTime::UNIX_EPOCH).ok(), Some(now));
         assert!(moment("yesterday", now).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_a_moment(text in any::<String>(), like in "[0-9]{1,22}(ns|s|m|h|d|y|T|Z|-|:){0,3}") {
+            let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+            let _ = (moment(&text, now).is_ok(), moment(&like, now).is_ok());
+        }
     }
 }

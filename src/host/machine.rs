@@ -79,6 +79,8 @@ fn is_virtual(vendor: &str, product: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
     use crate::host::collector::Filter;
     use crate::host::rig::{Rig, facts};
@@ -98,5 +100,13 @@ mod tests {
         rig.memory.set("/sys/class/dmi/id/sys_vendor", "QEMU\n");
         assert_eq!(facts::<Machine>(&rig.read())[0].hypervisor, Some(true));
         assert_eq!(rig.faults, []);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parsers(text in any::<String>(), like in "(flags|:|\n|\t|hypervisor| ){0,12}") {
+            let _ = (is_guest(&text), is_virtual(&text, &like));
+            let _ = is_guest(&like);
+        }
     }
 }

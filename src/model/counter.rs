@@ -279,6 +279,8 @@ fn is_traffic(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn names(list: &[&str]) -> Vec<Arc<str>> {
@@ -324,5 +326,14 @@ mod tests {
         assert_eq!(class("vport_out_of_buffer"), Class::Congestion);
         assert_eq!(class("RxTidFLGMs,32"), Class::Other);
         assert_eq!(class("ip4InOctets"), Class::Traffic);
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_the_tables(name in any::<String>(), like in "[a-z0-9_]{0,24}") {
+            for name in [&*name, &*like] {
+                let _ = (is_counter(name), class(name), meaning(name, Group::Pma), meaning(name, Group::Hardware));
+            }
+        }
     }
 }

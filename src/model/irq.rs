@@ -181,6 +181,8 @@ pub fn role(action: &str) -> Role {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -215,6 +217,13 @@ mod tests {
         ];
         for name in data {
             assert_eq!(role(name), Role::Completion, "{name}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_name_breaks_a_role(name in any::<String>(), like in "[a-z0-9_@:.-]{0,24}") {
+            let _ = (role(&name), role(&like));
         }
     }
 }

@@ -54,7 +54,8 @@ impl Mac {
         let mut bytes = [0; 6];
         let mut groups = text.split(':');
         for byte in &mut bytes {
-            *byte = groups.next().filter(|group| group.len() == 2).and_then(|g| u8::from_str_radix(g, 16).ok())?;
+            let digits = |group: &&str| group.len() == 2 && group.bytes().all(|digit| digit.is_ascii_hexdigit());
+            *byte = groups.next().filter(digits).and_then(|group| u8::from_str_radix(group, 16).ok())?;
         }
         groups.next().is_none().then_some(Self(bytes))
     }
@@ -279,5 +280,35 @@ impl Pf {
     /// How many VFs have a PCI function here.
     pub fn present(&self) -> usize {
         self.vfs.iter().filter(|vf| vf.address.is_some()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn an_address_is_digits_alone() {
+        assert_eq!(Mac::parse("52:54:00:aB:0c:01"), Some(Mac([0x52, 0x54, 0, 0xab, 0x0c, 1])));
+        for wrong in ["", "52:54:00:ab:0c", "52:54:00:ab:0c:01:02", "+1:54:00:ab:0c:01", "5:54:00:ab:0c:01"] {
+            assert_eq!(Mac::parse(wrong), None, "{wrong}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parsers(text in any::<String>(), like in "[0-9a-f:+/v.]{0,24}") {
+            let _ = (Mac::parse(&text), text.parse::<VfKey>(), like.parse::<VfKey>());
+            if let Some(mac) = Mac::parse(&like) {
+                prop_assert_eq!(mac.to_string(), like);
+            }
+        }
+
+        #[test]
+        fn addresses_survive_their_text(bytes in any::<[u8; 6]>()) {
+            prop_assert_eq!(Mac::parse(&Mac(bytes).to_string()), Some(Mac(bytes)));
+        }
     }
 }

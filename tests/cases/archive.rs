@@ -176,3 +176,15 @@ fn every_form_of_entry_is_read() {
         assert!(parse(wrong).is_err(), "{wrong:?}");
     }
 }
+
+#[cfg(test)]
+mod any {
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in any::<String>(), like in "((== |@|- |  |:| -> | = |\"|[\\\\xa-c/]|sys| from ){1,6}\n){0,12}") {
+            let _ = (super::parse(&text).is_ok(), super::parse(&like).is_ok(), super::parse(&format!("== sys\n{like}")).is_ok());
+        }
+    }
+}

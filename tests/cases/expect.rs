@@ -104,7 +104,7 @@ impl Expect {
             return Err("at: readings must follow one another".to_owned());
         }
         while times.len() < at_least.max(1) {
-            times.push(times.last().map_or(Duration::ZERO, |last| *last + STEP));
+            times.push(times.last().map_or(Duration::ZERO, |last| last.saturating_add(STEP)));
         }
         Ok(times)
     }
@@ -134,5 +134,25 @@ fn times_follow_one_another() {
     for wrong in ["at = [\"60s\", \"0s\"]", "at = [\"soon\"]", "[[finding]]\ncheck = \"a\"\nseverity = \"b\"", "x = 1"]
     {
         assert!(Expect::parse(wrong).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn the_last_moment_has_no_next() {
+    let expect = Expect::parse("at = [\"18446744073709551615s\"]").unwrap();
+    assert_eq!(expect.times(2).unwrap().len(), 2);
+}
+
+#[cfg(test)]
+mod any {
+    use proptest::prelude::*;
+
+    use super::Expect;
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_reader(text in any::<String>(), like in "((at|\\[\\[finding\\]\\]|check|status|value|=|\"|[0-9]|s| )\n?){0,24}") {
+            let _ = (Expect::parse(&text).is_ok(), Expect::parse(&like).map(|expect| expect.times(3).is_ok()));
+        }
     }
 }

@@ -109,3 +109,19 @@ fn address_of_path(path: &Path) -> Option<crate::model::ids::PciAddress> {
 fn devices_of(text: &str) -> BTreeSet<String> {
     text.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in any::<String>(), names in proptest::collection::btree_set("[a-z0-9.@]{1,15}", 0..5)) {
+            let _ = devices_of(&text);
+            let rows: Vec<String> = names.iter().map(|name| format!("{name:>6}: 0 1 2\n")).collect();
+            prop_assert_eq!(devices_of(&format!("Inter-|\n face |\n{}", rows.concat())), names);
+        }
+    }
+}

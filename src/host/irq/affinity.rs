@@ -97,3 +97,23 @@ fn some(reading: Reading<CpuSet>) -> Reading<CpuSet> {
         reading => reading,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..64), like in "[0-9a-f,-]{0,40}") {
+            let _ = (list(&bytes), mask(&bytes), list(like.as_bytes()), mask(like.as_bytes()));
+        }
+
+        #[test]
+        fn a_mask_and_a_list_of_the_same_are_the_same(mask_of in 1u32..) {
+            let cpus: Vec<String> = (0..32).filter(|cpu| mask_of >> cpu & 1 == 1).map(|cpu| cpu.to_string()).collect();
+            prop_assert_eq!(mask(format!("{mask_of:08x}").as_bytes()), list(cpus.join(",").as_bytes()));
+        }
+    }
+}

@@ -138,3 +138,23 @@ pub(super) fn vectors(pass: &mut Pass<'_>, function: &Path) -> Option<BTreeSet<u
 pub(super) fn interfaces(pass: &mut Pass<'_>, function: &Path) -> Vec<String> {
     pass.host.io.list(&function.join("net")).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let _ = numa_node(&bytes);
+        }
+
+        #[test]
+        fn a_node_below_zero_is_none(node in any::<i32>()) {
+            let known = u32::try_from(node).ok();
+            prop_assert_eq!(numa_node(node.to_string().as_bytes()).value(), known);
+        }
+    }
+}

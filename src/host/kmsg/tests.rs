@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::host::collector::{Depth, Filter};
 use crate::host::io::{DirStamp, HostIo};
@@ -193,4 +195,38 @@ fn no_log_is_nothing_found_and_one_that_is_forbidden_a_fault() {
     let found = collector.discover(&mut pass).unwrap();
     assert!(collector.open(&found[0]).read(&mut pass).is_empty());
     assert_eq!(pass.faults[0].reason, Reason::Permission);
+}
+
+/// A file that gives a few bytes at a time.
+struct Slow(Vec<u8>, usize);
+
+impl OpenFile for Slow {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.read_at(0, buffer)
+    }
+
+    fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let rest = self.0.get(usize::try_from(offset).unwrap()..).unwrap_or_default();
+        Ok(buffer.iter_mut().take(self.1).zip(rest).map(|(to, from)| *to = *from).count())
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_break_the_reader(log in proptest::collection::vec(any::<u8>(), 0..300), records in any::<bool>()) {
+        let host = Arc::new(MemoryHost::new());
+        let path = if records { "/kmsg" } else { "/dmesg.txt" };
+        host.set(path, &log[..log.len() / 2]);
+        let mut logs = Logs::new(host.host());
+        logs.read(10);
+        host.set(path, log);
+        logs.read(15);
+    }
+
+    #[test]
+    fn lines_survive_pieces(text in "([a-z\u{e4}; ]{0,20}\n){0,8}[a-z]{0,9}", step in 1usize..40) {
+        let mut seen = Vec::new();
+        lines(&mut Slow(text.clone().into_bytes(), step), |line| seen.push(line.to_owned())).unwrap();
+        prop_assert_eq!(seen, text.lines().map(str::to_owned).collect::<Vec<_>>());
+    }
 }

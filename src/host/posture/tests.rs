@@ -1,5 +1,7 @@
 //! The collector on hosts in memory.
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::host::collector::Filter;
 use crate::host::rig::{Rig, facts};
@@ -50,4 +52,31 @@ fn what_a_host_says() {
     rig.memory.remove("/sys/kernel/iommu_groups/17");
     rig.memory.directory("/sys/kernel/iommu_groups");
     assert_eq!(read(&mut rig).unwrap().iommu.as_deref(), Some("off"));
+}
+
+/// The files whose form is this collector's own.
+const FILES: [&str; 8] = [
+    "/proc/cmdline",
+    "/proc/cpuinfo",
+    "/proc/sys/kernel/numa_balancing",
+    "/sys/class/dmi/id/sys_vendor",
+    "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+    "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+    "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages",
+    "/sys/module/mlx5_core/version",
+];
+
+proptest! {
+    #[test]
+    fn no_content_breaks_it(
+        contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), FILES.len()),
+        size in "[0-9a-zA-Z]{0,24}",
+    ) {
+        let mut rig = Rig::new(&SPEC, Filter::default());
+        for (file, content) in FILES.iter().zip(contents) {
+            rig.memory.set(file, content);
+        }
+        rig.memory.set(format!("/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages"), "1\n");
+        let _ = read(&mut rig);
+    }
 }

@@ -40,3 +40,17 @@ fn pci_address(pass: &mut Pass<'_>, device: &Path) -> Option<PciAddress> {
     let behind = pass.host.resolve(&own.join("device")).unwrap_or(own);
     behind.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..24), like in "[0-9a-f:]{0,20}") {
+            let _ = (guid(&bytes), guid(like.as_bytes()));
+        }
+    }
+}

@@ -192,3 +192,17 @@ fn driver_override(bytes: &[u8]) -> Reading<Arc<str>> {
 fn class_code(bytes: &[u8]) -> Reading<u64> {
     text::parse_hex(bytes).map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
+            let _ = (driver_override(&bytes), class_code(&bytes));
+        }
+    }
+}
