@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`cli`] | what a person types |
 //! | [`export`] | say it: metrics, HTTP, status page, JSON |
+//! | [`fleet`] | the same questions asked of Prometheus |
 //! | [`watch`] | keep it over time: poller, history, baseline, events |
 //! | [`assess`] | judge it: pure functions from facts, history and policy to findings |
 //! | [`host`] | read it: one collector per kernel source |
@@ -14,6 +15,7 @@
 pub mod assess;
 pub mod cli;
 pub mod export;
+pub mod fleet;
 pub mod host;
 pub mod model;
 pub mod watch;

@@ -83,6 +83,8 @@ pub enum Command {
     Snapshot(Snapshot),
     /// Serve a built-in example host whose link degrades and recovers
     Demo(Demo),
+    /// Ask Prometheus for the capacity of the whole fleet: what is stranded, why, and what to do first
+    Audit(Box<super::audit::flags::Audit>),
     /// Work on configuration files
     Config(Config),
     /// Print completions for a shell
@@ -307,7 +309,7 @@ pub enum Color {
     Never,
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }

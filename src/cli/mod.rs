@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod args;
+pub mod audit;
 pub mod baseline;
 pub mod check;
 pub mod config;
@@ -51,6 +52,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             return print(&page);
         }
         Command::Config(args::Config { action: ConfigAction::Check { file } }) => return check_config(&file),
+        Command::Audit(flags) => return audit::run(&flags),
         _ => {}
     }
     let settings = Settings::new(&cli.common, matches)?;
@@ -69,7 +71,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             demo::run(&settings, &cli.common, matches, &flags)
         }
         Command::Snapshot(flags) => snapshot::run(&settings, &flags),
-        Command::Completions { .. } | Command::Man | Command::Config(_) => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Man | Command::Config(_) | Command::Audit(_) => Ok(ExitCode::SUCCESS),
     }
 }
 

@@ -4,6 +4,7 @@
 //! A metric family is one row and its write in one module under [`families`].
 
 pub mod agent;
+pub mod audit;
 pub mod catalogue;
 pub mod content;
 pub mod exposition;

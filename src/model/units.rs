@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 /// A data rate in bytes per second.
-#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, PartialOrd, Serialize)]
 #[serde(transparent)]
 pub struct BytesPerSecond(pub f64);
 
@@ -24,6 +24,18 @@ impl BytesPerSecond {
     #[must_use]
     pub fn min(self, other: Self) -> Self {
         Self(self.0.min(other.0))
+    }
+}
+
+impl std::ops::AddAssign for BytesPerSecond {
+    fn add_assign(&mut self, other: Self) {
+        self.0 += other.0;
+    }
+}
+
+impl std::iter::Sum for BytesPerSecond {
+    fn sum<I: Iterator<Item = Self>>(rates: I) -> Self {
+        Self(rates.map(|rate| rate.0).sum())
     }
 }
 

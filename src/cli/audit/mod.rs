@@ -1,0 +1,183 @@
+//! `lanewatch audit`: the capacity of the fleet, from a Prometheus that scrapes it.
+
+pub mod flags;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+
+use flags::{Audit as Flags, AuditFormat, AuditTable, Server};
+
+use super::failure::Failure;
+use super::print;
+use crate::export::audit::csv::{Table, table};
+use crate::export::audit::{json, text};
+use crate::fleet::audit::{Plan, audit};
+use crate::fleet::client::{Client, ClientError, Endpoint};
+use crate::fleet::query::{Scope, is_label};
+use crate::fleet::tally::Fleet;
+use crate::fleet::tls::TlsFiles;
+
+/// Exit code when something is over a limit of `--fail-on`.
+const EXCEEDED: u8 = 3;
+
+/// A server that is too busy is asked again so often.
+const RETRIES: u32 = 2;
+
+/// Audits the fleet.
+///
+/// # Errors
+/// A wrong command line, or a server that does not answer.
+pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
+    let plan = plan(flags)?;
+    let client = Client::new(endpoint(&flags.server)?).map_err(|error| match error {
+        ClientError::Url { .. } | ClientError::Tls(_) => Failure::Usage(error.to_string()),
+        error => Failure::Other(error.into()),
+    })?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let mut meter = Meter { shown: std::io::stderr().is_terminal() };
+    let outcome = runtime.block_on(audit(&client, &plan, &mut |done, all| meter.show(done, all)));
+    meter.end();
+    let fleet = outcome.map_err(anyhow::Error::from)?;
+    let exceeded: Vec<String> = flags.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
+    print(written(flags, &fleet, &exceeded)?.as_bytes())?;
+    for line in &exceeded {
+        eprintln!("lanewatch: {line}");
+    }
+    Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+}
+
+fn written(flags: &Flags, fleet: &Fleet, exceeded: &[String]) -> anyhow::Result<String> {
+    let which = match flags.table {
+        AuditTable::Groups => Table::Groups,
+        AuditTable::Hosts => Table::Hosts,
+        AuditTable::Fixes => Table::Fixes,
+        AuditTable::Firmware => Table::Firmware,
+    };
+    Ok(match flags.format {
+        AuditFormat::Text => text::report(fleet),
+        AuditFormat::Json => json::document(fleet, exceeded)?,
+        AuditFormat::Csv => table(fleet, which)?,
+    })
+}
+
+fn plan(flags: &Flags) -> Result<Plan, Failure> {
+    if let Some(wrong) = flags.by.iter().chain(&flags.identity).find(|label| !is_label(label)) {
+        return Err(Failure::Usage(format!("{wrong:?} is no name of a label")));
+    }
+    if !flags.identity.iter().any(|label| label == "instance") {
+        return Err(Failure::Usage("--identity must have `instance` in it".to_owned()));
+    }
+    let matchers = flags.matchers.trim();
+    let inner = matchers.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(matchers);
+    let time = flags.time.as_deref().map(|text| moment(text, SystemTime::now())).transpose()?;
+    Ok(Plan {
+        scope: Scope {
+            matchers: inner.trim_matches([' ', ',']).to_owned(),
+            identity: flags.identity.clone(),
+            by: flags.by.clone(),
+        },
+        time,
+        shard: usize::from(flags.server.shard),
+        top: flags.top,
+        history: flags.history.clone(),
+        stale_after: flags.stale_after.as_secs_f64(),
+    })
+}
+
+/// A moment in seconds since 1970.
+fn moment(text: &str, now: SystemTime) -> Result<f64, Failure> {
+    let ago = humantime::parse_duration(text).ok().and_then(|time| now.checked_sub(time));
+    let moment = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
+    let seconds = moment.and_then(|moment| moment.duration_since(SystemTime::UNIX_EPOCH).ok());
+    seconds.map(|since| Duration::from_secs(since.as_secs()).as_secs_f64()).ok_or_else(|| {
+        Failure::Usage(format!("{text:?} is no time: how long ago (30m, 2h, 1d), or 2026-01-31T12:00:00Z"))
+    })
+}
+
+fn endpoint(server: &Server) -> Result<Endpoint, Failure> {
+    let mut headers = HeaderMap::new();
+    for header in &server.headers {
+        let pair = header.split_once(':').and_then(|(name, value)| {
+            Some((name.trim().parse::<HeaderName>().ok()?, HeaderValue::from_str(value.trim()).ok()?))
+        });
+        let (name, value) = pair.ok_or_else(|| Failure::Usage(format!("{header:?} is no header: NAME: VALUE")))?;
+        headers.append(name, value);
+    }
+    if let Some(tenant) = &server.tenant {
+        let value = HeaderValue::from_str(tenant).map_err(|_| Failure::Usage(format!("{tenant:?} is no tenant")))?;
+        headers.insert(HeaderName::from_static("x-scope-orgid"), value);
+    }
+    let authorization = match (&server.bearer_token_file, &server.username, &server.password_file) {
+        (Some(file), ..) => Some((file, format!("Bearer {}", secret(file)?))),
+        (None, Some(name), Some(file)) => {
+            Some((file, format!("Basic {}", STANDARD.encode(format!("{name}:{}", secret(file)?)))))
+        }
+        _ => None,
+    };
+    if let Some((file, text)) = authorization {
+        let wrong = |_| Failure::Usage(format!("{}: not a text that a header can carry", file.display()));
+        let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
+        value.set_sensitive(true);
+        headers.insert(AUTHORIZATION, value);
+    }
+    Ok(Endpoint {
+        url: server.prometheus.clone(),
+        headers,
+        tls: TlsFiles {
+            authorities: server.ca_file.clone(),
+            identity: server.cert_file.clone().zip(server.key_file.clone()),
+            insecure: server.insecure_skip_verify,
+        },
+        timeout: server.timeout,
+        limit: usize::from(server.max_answer) << 20,
+        retries: RETRIES,
+    })
+}
+
+/// The content of a file with a secret, without the line's end.
+fn secret(file: &Path) -> Result<String, Failure> {
+    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    Ok(text.trim_end_matches(['\n', '\r']).to_owned())
+}
+
+/// How far it is, on a terminal.
+struct Meter {
+    shown: bool,
+}
+
+impl Meter {
+    fn show(&mut self, done: usize, all: usize) {
+        if self.shown {
+            let mut out = std::io::stderr().lock();
+            // Who does not see it misses nothing.
+            let _ = write!(out, "\r{done} of {all} hosts");
+            let _ = out.flush();
+        }
+    }
+
+    fn end(&self) {
+        if self.shown {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn moments() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_500);
+        assert_eq!(moment("1h", now).ok(), Some(1_789_996_400.0));
+        assert_eq!(moment("2026-09-21T13:33:20Z", now).ok(), Some(1_789_997_600.0));
+        assert!(moment("noon", now).is_err());
+    }
+}

@@ -1,0 +1,80 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::csv::{Table, table};
+use super::{json, text};
+use crate::export::testing::committed;
+use crate::fleet::facts::HostId;
+use crate::fleet::host::{Action, Fix, Sums, VfSums};
+use crate::fleet::tally::{FirmwareCount, Fleet, HostLine, LeftOut, ModelLine};
+use crate::model::units::BytesPerSecond;
+
+fn id(name: &str) -> HostId {
+    HostId(["lanewatch".into(), name.into()].into())
+}
+
+fn fleet() -> Fleet {
+    let gbits = BytesPerSecond::from_gbits;
+    let total = Sums {
+        hosts: 3,
+        devices: 6,
+        ports: 6,
+        active_ports: 5,
+        down_ports: 1,
+        installed: gbits(1200.0),
+        usable: gbits(863.0),
+        degraded: gbits(137.0),
+        down: gbits(200.0),
+        vf_less: gbits(200.0),
+        vfs: VfSums { limit: 32, configured: 16, held: 9, on_host: 1, free: 5, unknown: 1 },
+        ..Sums::default()
+    };
+    let firmware = [("20.31.1014", 5, 3), ("20.39.3004", 1, 1)];
+    let firmware = firmware.map(|(version, devices, hosts)| (version.to_owned(), FirmwareCount { devices, hosts }));
+    let fix = |action, subject: &str, device: &str, gain| Fix {
+        host: id("n2:10015"),
+        action,
+        subject: subject.to_owned(),
+        devices: BTreeSet::from([device.to_owned()]),
+        gain: gbits(gain),
+    };
+    Fleet {
+        time: 1_790_000_000.25,
+        identity: vec!["job".to_owned(), "instance".to_owned()],
+        by: vec!["rack".to_owned()],
+        total,
+        groups: BTreeMap::from([(vec!["r\"1\", left".to_owned()], total)]),
+        models: BTreeMap::from([(("MT4123".to_owned(), "TST1".to_owned()), ModelLine(firmware.into()))]),
+        worst: vec![HostLine {
+            id: id("n2:10015"),
+            group: vec!["r\"1\", left".to_owned()],
+            sums: Sums { hosts: 1, ..total },
+        }],
+        fixes: vec![
+            fix(Action::BringUpPort, "mlx5_1/1", "mlx5_1", 200.0),
+            fix(Action::MendLink, "0000:b2:00.0", "mlx5_0", 137.0),
+        ],
+        all_fixes: (2, gbits(337.0)),
+        dead: LeftOut { count: 5, first: vec![id("n7:10015")] },
+        stale: LeftOut::default(),
+        twice: LeftOut { count: 1, first: vec![id("n1.example:10015")] },
+    }
+}
+
+#[test]
+fn golden_text() {
+    committed("tests/golden/audit.txt", &text::report(&fleet()));
+    let empty = text::report(&Fleet::default());
+    assert!(empty.starts_with("0 Gb/s of 0 Gb/s installed is usable (-) on 0 hosts"), "{empty}");
+}
+
+#[test]
+fn golden_json() {
+    committed("tests/golden/audit.json", &json::document(&fleet(), &["down: 1".to_owned()]).unwrap());
+}
+
+#[test]
+fn golden_csv() {
+    let tables =
+        [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware].map(|which| table(&fleet(), which).unwrap());
+    committed("tests/golden/audit.csv", &tables.join("\n"));
+}

@@ -1,0 +1,215 @@
+//! The audit as tables for people.
+
+use std::fmt::Write as _;
+
+use super::json::moment;
+use super::{causes, name};
+use crate::fleet::host::Sums;
+use crate::fleet::tally::{Fleet, LeftOut};
+use crate::model::time::rfc3339;
+use crate::model::units::BytesPerSecond;
+
+/// The whole report.
+pub fn report(fleet: &Fleet) -> String {
+    let mut out = String::new();
+    let sums = &fleet.total;
+    // Writing to a string cannot fail, here and below.
+    let _ = writeln!(
+        out,
+        "{} of {} installed is usable ({}) on {} hosts with {} devices and {} ports, at {}",
+        fabric(sums.usable),
+        fabric(sums.installed),
+        percent(sums.usable, sums.installed),
+        sums.hosts,
+        sums.devices,
+        sums.ports,
+        rfc3339(moment(fleet.time)),
+    );
+    left_out(&mut out, fleet);
+    stranded(&mut out, sums);
+    vfs(&mut out, sums);
+    groups(&mut out, fleet);
+    firmware(&mut out, fleet);
+    worst(&mut out, fleet);
+    fixes(&mut out, fleet);
+    out
+}
+
+/// Bandwidth of many ports: `63.0 Gb/s`, `1,234.5 Tb/s`.
+fn fabric(rate: BytesPerSecond) -> String {
+    let gbits = rate.gbits();
+    if gbits < 10_000.0 { rate.to_string() } else { format!("{:.1} Tb/s", gbits / 1000.0) }
+}
+
+fn percent(part: BytesPerSecond, whole: BytesPerSecond) -> String {
+    if whole.0 > 0.0 { format!("{:.2} %", part.0 / whole.0 * 100.0) } else { "-".to_owned() }
+}
+
+fn left_out(out: &mut String, fleet: &Fleet) {
+    let mut line = |hosts: &LeftOut, what: &str| {
+        if hosts.count > 0 {
+            let names: Vec<String> = hosts.first.iter().take(3).map(|id| name(fleet, id)).collect();
+            let more = if hosts.count > names.len() as u64 { ", …" } else { "" };
+            let _ = writeln!(out, "not in it: {} {what} ({}{more})", hosts.count, names.join(", "));
+        }
+    };
+    line(&fleet.dead, "hosts that cannot be scraped");
+    line(&fleet.stale, "hosts whose agent no longer looks");
+    line(&fleet.twice, "hosts that are there under another name, too");
+}
+
+fn stranded(out: &mut String, sums: &Sums) {
+    let _ = writeln!(out, "\nstranded  {} ({})", fabric(sums.stranded()), percent(sums.stranded(), sums.installed));
+    let mut rows = Vec::new();
+    for (cause, rate) in causes(sums) {
+        rows.push(vec![format!("  {cause}"), fabric(rate), percent(rate, sums.installed)]);
+    }
+    if sums.unknown.0 > 0.0 {
+        rows.push(vec!["  cause not known".to_owned(), fabric(sums.unknown), percent(sums.unknown, sums.installed)]);
+    }
+    if sums.vf_less.0 > 0.0 {
+        let of = format!("{} (usable by the host, and no VF to give it out)", percent(sums.vf_less, sums.installed));
+        rows.push(vec!["  no VFs".to_owned(), fabric(sums.vf_less), of]);
+    }
+    table(out, &[], &rows);
+    let words = [
+        (sums.down_ports, "ports that should be up and are not"),
+        (sums.missing_devices, "devices that are gone"),
+        (sums.rateless_ports, "ports of these without a known rate, in no sum of bandwidth"),
+    ];
+    for (count, words) in words.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = writeln!(out, "  {words}: {count}");
+    }
+}
+
+fn vfs(out: &mut String, sums: &Sums) {
+    let vfs = &sums.vfs;
+    if vfs.limit > 0 {
+        let _ = writeln!(
+            out,
+            "\nVFs       {} of at most {} configured: {} held, {} on the host itself, {} free, {} unknown",
+            vfs.configured, vfs.limit, vfs.held, vfs.on_host, vfs.free, vfs.unknown
+        );
+    }
+}
+
+fn groups(out: &mut String, fleet: &Fleet) {
+    if fleet.by.is_empty() {
+        return;
+    }
+    let _ = writeln!(out, "\nby {}", fleet.by.join(", "));
+    let mut heading: Vec<&str> = fleet.by.iter().map(String::as_str).collect();
+    heading.extend([
+        "hosts",
+        "ports",
+        "installed",
+        "usable",
+        "",
+        "degraded",
+        "slots",
+        "design",
+        "down",
+        "gone",
+        "VFs",
+        "held",
+    ]);
+    heading.push("free");
+    let rows: Vec<Vec<String>> = fleet
+        .groups
+        .iter()
+        .map(|(group, sums)| {
+            let mut row = group.clone();
+            row.extend([sums.hosts.to_string(), sums.ports.to_string(), fabric(sums.installed), fabric(sums.usable)]);
+            row.push(percent(sums.usable, sums.installed));
+            row.extend([sums.degraded, sums.slot, sums.design, sums.down, sums.missing].map(dash));
+            row.extend([sums.vfs.configured, sums.vfs.held, sums.vfs.free].map(|count| count.to_string()));
+            row
+        })
+        .collect();
+    table(out, &heading, &rows);
+}
+
+fn dash(rate: BytesPerSecond) -> String {
+    if rate.0 < 1.0 { "-".to_owned() } else { fabric(rate) }
+}
+
+fn firmware(out: &mut String, fleet: &Fleet) {
+    let mut rows = Vec::new();
+    for ((kind, board), line) in &fleet.models {
+        let usual = line.usual();
+        for (version, count) in &line.0 {
+            let remark = if usual == Some(version) { "" } else { "another than most" };
+            let row = [kind, board, version].map(|text| if text.is_empty() { "-".to_owned() } else { text.clone() });
+            let mut row = row.to_vec();
+            row.extend([count.devices.to_string(), count.hosts.to_string(), remark.to_owned()]);
+            rows.push(row);
+        }
+    }
+    if !rows.is_empty() {
+        out.push_str("\nmodels and firmware\n");
+        table(out, &["model", "board", "firmware", "devices", "hosts", ""], &rows);
+    }
+}
+
+fn worst(out: &mut String, fleet: &Fleet) {
+    if fleet.worst.is_empty() {
+        return;
+    }
+    out.push_str("\nhosts with most stranded\n");
+    let mut heading = vec!["host"];
+    heading.extend(fleet.by.iter().map(String::as_str));
+    heading.extend(["stranded", "of", "degraded", "slots", "design", "down", "gone"]);
+    let rows: Vec<Vec<String>> = fleet
+        .worst
+        .iter()
+        .map(|line| {
+            let mut row = vec![name(fleet, &line.id)];
+            row.extend(line.group.iter().cloned());
+            let sums = &line.sums;
+            row.extend([fabric(sums.stranded()), fabric(sums.installed)]);
+            row.extend([sums.degraded, sums.slot, sums.design, sums.down, sums.missing].map(dash));
+            row
+        })
+        .collect();
+    table(out, &heading, &rows);
+}
+
+fn fixes(out: &mut String, fleet: &Fleet) {
+    let (count, gain) = fleet.all_fixes;
+    if count == 0 {
+        return;
+    }
+    let _ =
+        writeln!(out, "\nwhat to do first: {} of {count}, which give back {} in all", fleet.fixes.len(), fabric(gain));
+    let rows: Vec<Vec<String>> = fleet
+        .fixes
+        .iter()
+        .map(|fix| {
+            let devices: Vec<&str> = fix.devices.iter().map(String::as_str).collect();
+            let host = name(fleet, &fix.host);
+            vec![fabric(fix.gain), host, fix.action.as_str().to_owned(), fix.subject.clone(), devices.join(" ")]
+        })
+        .collect();
+    table(out, &["gain", "host", "do", "where", "devices"], &rows);
+}
+
+/// Columns as wide as they must be, two spaces apart.
+fn table(out: &mut String, heading: &[&str], rows: &[Vec<String>]) {
+    let columns = rows.iter().map(Vec::len).chain([heading.len()]).max().unwrap_or(0);
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain(heading.get(column).map(|text| text.chars().count())).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut line = |cells: &mut dyn Iterator<Item = &str>| {
+        let padded: Vec<String> = cells.zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        out.push_str(padded.join("  ").trim_end());
+        out.push('\n');
+    };
+    if !heading.is_empty() {
+        line(&mut heading.iter().copied());
+    }
+    for row in rows {
+        line(&mut row.iter().map(String::as_str));
+    }
+}

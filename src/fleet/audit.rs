@@ -1,0 +1,203 @@
+//! Leads through an audit: which hosts there are, then their facts in shards, then the sums.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use tokio::task::JoinSet;
+
+use super::answer::Row;
+use super::client::{Client, ClientError};
+use super::facts::{HostFacts, HostId};
+use super::host::{fingerprint, reckon};
+use super::query::{DEVICE_LABELS, Scope};
+use super::tally::Fleet;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// About whom.
+    pub scope: Scope,
+    /// The moment, in seconds since 1970; the server's now when none.
+    pub time: Option<f64>,
+    /// Hosts asked about at once.
+    pub shard: usize,
+    /// Longest lists.
+    pub top: usize,
+    /// How far back the rate of a port that is down may lie, as PromQL has it: `7d`.
+    pub history: String,
+    /// A host whose checks last ran longer ago is stale, in seconds.
+    pub stale_after: f64,
+}
+
+/// Why there is no audit.
+#[derive(Debug, thiserror::Error)]
+pub enum AuditError {
+    /// A query failed.
+    #[error(transparent)]
+    Client(#[from] ClientError),
+    /// The server knows no host.
+    #[error("{0}")]
+    Nothing(String),
+}
+
+/// How far it is: hosts done, and all of them.
+pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
+
+/// The hosts that share one value of `instance`: they are asked about together.
+type Instances = BTreeMap<String, Vec<HostFacts>>;
+
+/// Asks and reckons.
+///
+/// # Errors
+/// A query that fails, or a server that knows no host.
+pub async fn audit(client: &Client, plan: &Plan, progress: Progress<'_>) -> Result<Fleet, AuditError> {
+    let time = match plan.time {
+        Some(time) => time,
+        None => client.query("time()", None).await?.first().map_or(0.0, |row| row.value),
+    };
+    let mut fleet =
+        Fleet { time, identity: plan.scope.identity.clone(), by: plan.scope.by.clone(), ..Fleet::default() };
+    let alive = living(client, plan, time, &mut fleet).await?;
+    let instances = instances(client, plan, time, &alive).await?;
+    if instances.is_empty() && fleet.dead.count == 0 {
+        let within = if plan.scope.matchers.is_empty() { "" } else { " with these labels" };
+        return Err(AuditError::Nothing(format!("the server knows no lanewatch_build_info{within} at that time")));
+    }
+    let all: usize = instances.values().map(Vec::len).sum();
+    let (mut done, mut seen) = (0, HashSet::new());
+    let mut rest = instances;
+    progress(done, all);
+    while !rest.is_empty() {
+        let after = rest.keys().nth(plan.shard.max(1)).cloned();
+        let later = after.map(|key| rest.split_off(&key)).unwrap_or_default();
+        let shard = facts(client, plan, time, std::mem::replace(&mut rest, later)).await?;
+        for host in shard.into_values() {
+            done += 1;
+            take(&mut fleet, plan, &mut seen, &host);
+        }
+        progress(done, all);
+    }
+    fleet.finish(plan.top);
+    Ok(fleet)
+}
+
+/// The targets that answer; none where the server knows nothing of targets, as one that others write to. Those that
+/// do not answer go on the fleet's list.
+async fn living(client: &Client, plan: &Plan, time: f64, fleet: &mut Fleet) -> Result<Known, ClientError> {
+    let jobs = client.query(&plan.scope.jobs(), Some(time)).await?;
+    let jobs: Vec<String> = jobs.iter().map(|row| row.labels.get("job").to_owned()).collect();
+    let mut known = Known::default();
+    if jobs.is_empty() {
+        return Ok(known);
+    }
+    for row in client.query(&plan.scope.up(&jobs), Some(time)).await? {
+        let id = HostId::of(&row, &plan.scope.identity);
+        if row.value < 0.5 {
+            fleet.dead.add(id.clone(), plan.top);
+            known.dead.insert(id);
+        }
+    }
+    Ok(known)
+}
+
+/// Hosts of which the server itself says that they do not answer.
+#[derive(Default)]
+struct Known {
+    dead: BTreeSet<HostId>,
+}
+
+/// Every host that is not dead, with its labels.
+async fn instances(client: &Client, plan: &Plan, time: f64, known: &Known) -> Result<Instances, ClientError> {
+    let mut instances = Instances::new();
+    for row in client.query(&plan.scope.hosts(), Some(time)).await? {
+        let id = HostId::of(&row, &plan.scope.identity);
+        let hosts = instances.entry(row.labels.get("instance").to_owned()).or_default();
+        // The same host with another version for a moment, or with a label that its scrapers see differently.
+        if known.dead.contains(&id) || hosts.iter().any(|host| host.id == id) {
+            continue;
+        }
+        let of_host = |label: &String| if DEVICE_LABELS.contains(&&**label) { "" } else { row.labels.get(label) };
+        let group = plan.scope.by.iter().map(|label| of_host(label).to_owned()).collect();
+        hosts.push(HostFacts::new(id, group, row.labels.get("version").to_owned()));
+    }
+    instances.retain(|_, hosts| !hosts.is_empty());
+    Ok(instances)
+}
+
+/// How a row is taken.
+type Take = fn(&mut HostFacts, &Row);
+
+/// Fills in the facts of a shard.
+async fn facts(
+    client: &Client,
+    plan: &Plan,
+    time: f64,
+    shard: Instances,
+) -> Result<BTreeMap<HostId, HostFacts>, ClientError> {
+    let names: Vec<&str> = shard.keys().map(String::as_str).collect();
+    let scope = &plan.scope;
+    // In this order: what a device is comes before its numbers.
+    let queries: [(String, Take); 4] = [
+        (scope.infos(&names), HostFacts::info),
+        (scope.values(&names), HostFacts::value),
+        (scope.findings(&names), HostFacts::finding),
+        (scope.holders(&names), HostFacts::holder),
+    ];
+    let mut asked = JoinSet::new();
+    for (index, (query, take)) in queries.into_iter().enumerate() {
+        let client = client.clone();
+        asked.spawn(async move { (index, take, client.query(&query, Some(time)).await) });
+    }
+    let mut answers = BTreeMap::new();
+    while let Some(answer) = asked.join_next().await {
+        // Nothing here panics or is cancelled; a task that ended otherwise has no rows.
+        if let Ok((index, take, rows)) = answer {
+            answers.insert(index, (take, rows?));
+        }
+    }
+    let mut hosts: BTreeMap<HostId, HostFacts> = BTreeMap::new();
+    for host in shard.into_values().flatten() {
+        hosts.insert(host.id.clone(), host);
+    }
+    for (take, rows) in answers.into_values() {
+        give(&mut hosts, scope, &rows, take);
+    }
+    let past: BTreeSet<String> =
+        hosts.values().filter(|host| host.needs_past()).map(|host| instance(host, scope)).collect();
+    if !past.is_empty() {
+        let names: Vec<&str> = past.iter().map(String::as_str).collect();
+        let rows = client.query(&scope.past_rates(&names, &plan.history), Some(time)).await?;
+        give(&mut hosts, scope, &rows, HostFacts::past);
+    }
+    Ok(hosts)
+}
+
+fn give(hosts: &mut BTreeMap<HostId, HostFacts>, scope: &Scope, rows: &[Row], take: Take) {
+    for row in rows {
+        if let Some(host) = hosts.get_mut(&HostId::of(row, &scope.identity)) {
+            take(host, row);
+        }
+    }
+}
+
+fn instance(host: &HostFacts, scope: &Scope) -> String {
+    let at = scope.identity.iter().position(|label| label == "instance");
+    at.and_then(|at| host.id.0.get(at)).map_or_else(String::new, ToString::to_string)
+}
+
+/// Adds a host to the fleet, unless it is stale or there already under another name.
+fn take(fleet: &mut Fleet, plan: &Plan, seen: &mut HashSet<u64>, host: &HostFacts) {
+    if host.evaluated.is_some_and(|evaluated| evaluated + plan.stale_after < fleet.time) {
+        fleet.stale.add(host.id.clone(), plan.top);
+        return;
+    }
+    if let Some(guids) = fingerprint(host) {
+        let mut hasher = DefaultHasher::new();
+        guids.hash(&mut hasher);
+        if !seen.insert(hasher.finish()) {
+            fleet.twice.add(host.id.clone(), plan.top);
+            return;
+        }
+    }
+    fleet.add(&host.id, &host.group, reckon(host, &plan.scope.by), plan.top);
+}

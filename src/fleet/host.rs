@@ -1,0 +1,384 @@
+//! Reckons one host: what its ports have and can move, what is stranded and why, and what would give it back.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use super::facts::{DeviceFacts, HostFacts, HostId, PfFacts, PortFacts, PortName};
+use super::strand::{Split, by_reason, card, limiting, split};
+use crate::model::units::BytesPerSecond;
+
+/// Bandwidth below this is rounding.
+const NOTHING: f64 = 1.0;
+
+/// VFs.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct VfSums {
+    /// How many there can be.
+    pub limit: u64,
+    /// How many are configured.
+    pub configured: u64,
+    /// Held by a VM, a pod, a network namespace or a process.
+    pub held: u64,
+    /// With a driver and an interface on the host itself, in nobody else's hands.
+    pub on_host: u64,
+    /// Configured, and held by nobody.
+    pub free: u64,
+    /// Configured, and who holds them cannot be seen.
+    pub unknown: u64,
+}
+
+/// What is added up. `installed` is `usable` and all causes together, but for `vf_less`, which is a part of `usable`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub struct Sums {
+    /// Hosts.
+    pub hosts: u64,
+    /// RDMA devices with a PCI function that are no VF.
+    pub devices: u64,
+    /// Their ports.
+    pub ports: u64,
+    /// Active ports with a known rate.
+    pub active_ports: u64,
+    /// Ports that should be up and are not.
+    pub down_ports: u64,
+    /// Devices that should be there and are not.
+    pub missing_devices: u64,
+    /// Of those, ports of which no rate is known: they are in no sum of bandwidth.
+    pub rateless_ports: u64,
+    /// The rates of active ports, and the last rates of those that should be.
+    #[serde(rename = "installed_bytes_per_second")]
+    pub installed: BytesPerSecond,
+    /// What the active ports can move when all run at once.
+    #[serde(rename = "usable_bytes_per_second")]
+    pub usable: BytesPerSecond,
+    /// Lost to links below what both of their ends can do.
+    #[serde(rename = "degraded_bytes_per_second")]
+    pub degraded: BytesPerSecond,
+    /// Lost to slots that give less than their card could use.
+    #[serde(rename = "slot_bytes_per_second")]
+    pub slot: BytesPerSecond,
+    /// Lost to cards, or to ports that share a link, by design.
+    #[serde(rename = "design_bytes_per_second")]
+    pub design: BytesPerSecond,
+    /// Lost to ports that are down.
+    #[serde(rename = "down_bytes_per_second")]
+    pub down: BytesPerSecond,
+    /// Lost to devices that are gone.
+    #[serde(rename = "missing_bytes_per_second")]
+    pub missing: BytesPerSecond,
+    /// Of ports whose path is not known, or held back for an unknown cause.
+    #[serde(rename = "unknown_bytes_per_second")]
+    pub unknown: BytesPerSecond,
+    /// Usable, but without a VF on a host that gives out VFs.
+    #[serde(rename = "vf_less_bytes_per_second")]
+    pub vf_less: BytesPerSecond,
+    /// VFs.
+    pub vfs: VfSums,
+}
+
+impl Sums {
+    /// All that is installed and not usable, but for what is merely unknown.
+    pub fn stranded(&self) -> BytesPerSecond {
+        [self.degraded, self.slot, self.design, self.down, self.missing].into_iter().sum()
+    }
+}
+
+impl AddAssign for VfSums {
+    fn add_assign(&mut self, other: Self) {
+        self.limit += other.limit;
+        self.configured += other.configured;
+        self.held += other.held;
+        self.on_host += other.on_host;
+        self.free += other.free;
+        self.unknown += other.unknown;
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.hosts += other.hosts;
+        self.devices += other.devices;
+        self.ports += other.ports;
+        self.active_ports += other.active_ports;
+        self.down_ports += other.down_ports;
+        self.missing_devices += other.missing_devices;
+        self.rateless_ports += other.rateless_ports;
+        self.installed += other.installed;
+        self.usable += other.usable;
+        self.degraded += other.degraded;
+        self.slot += other.slot;
+        self.design += other.design;
+        self.down += other.down;
+        self.missing += other.missing;
+        self.unknown += other.unknown;
+        self.vf_less += other.vf_less;
+        self.vfs += other.vfs;
+    }
+}
+
+/// What gives bandwidth back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Action {
+    /// Reseat the card, check slot and riser: the link runs below what both ends can do.
+    MendLink,
+    /// Move the card to a better slot.
+    MoveCard,
+    /// Bring the port up.
+    BringUpPort,
+    /// Get the device back.
+    RestoreDevice,
+    /// Configure VFs.
+    ConfigureVfs,
+}
+
+impl Action {
+    /// The words for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::MendLink => "mend the link",
+            Self::MoveCard => "move to a better slot",
+            Self::BringUpPort => "bring up the port",
+            Self::RestoreDevice => "get the device back",
+            Self::ConfigureVfs => "configure VFs",
+        }
+    }
+}
+
+/// Something to do.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fix {
+    /// Where.
+    pub host: HostId,
+    /// What.
+    pub action: Action,
+    /// Which link, port, device or PF.
+    pub subject: String,
+    /// The devices that it is for.
+    pub devices: BTreeSet<String>,
+    /// What it gives back.
+    pub gain: BytesPerSecond,
+}
+
+/// A device's model: its type (the driver's name where it has none) and its board.
+pub type Model = (String, String);
+
+/// What was reckoned of a host.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reckoned {
+    /// All of it.
+    pub total: Sums,
+    /// By the labels that the fleet is grouped by.
+    pub groups: BTreeMap<Vec<String>, Sums>,
+    /// What to do.
+    pub fixes: Vec<Fix>,
+    /// Devices by model and firmware.
+    pub firmware: BTreeMap<(Model, String), u64>,
+}
+
+/// Reckons a host. `by` are the labels to group by.
+pub fn reckon(host: &HostFacts, by: &[String]) -> Reckoned {
+    let mut sheet = Sheet { host, by, groups: BTreeMap::new(), fixes: BTreeMap::new(), firmware: BTreeMap::new() };
+    for (name, device) in &host.devices {
+        if !device.pci_address.is_empty() {
+            sheet.device(name, device);
+        }
+    }
+    for (name, port) in &host.ports {
+        if let Some(device) = host.devices.get(&name.0).filter(|device| !device.pci_address.is_empty()) {
+            sheet.port(name, device, port);
+        }
+    }
+    for finding in host.findings.iter().filter(|finding| finding.check == "device_missing") {
+        sheet.missing(&finding.device);
+    }
+    for (address, pf) in &host.pfs {
+        sheet.pf(address, pf);
+    }
+    sheet.end()
+}
+
+struct Sheet<'a> {
+    host: &'a HostFacts,
+    by: &'a [String],
+    groups: BTreeMap<Vec<String>, Sums>,
+    fixes: BTreeMap<(Action, String), (BTreeSet<String>, BytesPerSecond)>,
+    firmware: BTreeMap<(Model, String), u64>,
+}
+
+impl Sheet<'_> {
+    /// The sums of a device's group.
+    fn group(&mut self, name: &str, device: &DeviceFacts, link_layer: &str) -> &mut Sums {
+        let value = |(label, host): (&String, &String)| match &**label {
+            "hca_type" => device.hca_type.clone(),
+            "board_id" => device.board.clone(),
+            "firmware_version" => device.firmware.clone(),
+            "driver" => device.driver.clone(),
+            "device" => name.to_owned(),
+            "numa_node" => device.numa_node.clone(),
+            "function" => device.function.clone(),
+            "link_layer" => link_layer.to_owned(),
+            _ => host.clone(),
+        };
+        let key = self.by.iter().zip(&self.host.group).map(value).collect();
+        self.groups.entry(key).or_default()
+    }
+
+    fn fix(&mut self, action: Action, subject: &str, device: &str, gain: BytesPerSecond) {
+        if gain.0 > NOTHING {
+            let (devices, sum) = self.fixes.entry((action, subject.to_owned())).or_default();
+            devices.insert(device.to_owned());
+            *sum += gain;
+        }
+    }
+
+    fn device(&mut self, name: &str, device: &DeviceFacts) {
+        let layers = self.host.ports.range((name.to_owned(), String::new())..);
+        let layer =
+            layers.take_while(|((device, _), _)| device == name).map(|(_, port)| port.link_layer.clone()).next();
+        self.group(name, device, &layer.unwrap_or_default()).devices += 1;
+        let kind = if device.hca_type.is_empty() { &device.driver } else { &device.hca_type };
+        let model = (kind.clone(), device.board.clone());
+        *self.firmware.entry((model, device.firmware.clone())).or_default() += 1;
+    }
+
+    fn port(&mut self, name: &PortName, device: &DeviceFacts, port: &PortFacts) {
+        let host = self.host;
+        let down = host.reason("port_down", &name.0, &name.1).is_some();
+        let sums = self.group(&name.0, device, &port.link_layer);
+        sums.ports += 1;
+        let Some(rate) = port.rate else {
+            if down {
+                sums.down_ports += 1;
+                self.down(name, device, port);
+            }
+            return;
+        };
+        sums.active_ports += 1;
+        sums.installed += rate;
+        let Some(share) = port.share.or(port.ceiling) else {
+            sums.unknown += rate;
+            return;
+        };
+        sums.usable += share;
+        if rate.0 - share.0 <= rate.0 * 1e-9 {
+            return;
+        }
+        let reason = host.reason("pcie_below_port_rate", &name.0, &name.1);
+        let limit = limiting(host, name);
+        let parts = limit.and_then(|(_, link)| split(rate, share, link));
+        let parts = parts.unwrap_or_else(|| by_reason(rate, share, reason));
+        let Split { degraded, slot, design, unknown } = parts;
+        sums.degraded += degraded;
+        sums.slot += slot;
+        sums.design += design;
+        sums.unknown += unknown;
+        let subject = limit.map_or(&*device.pci_address, |(link, _)| link).to_owned();
+        self.fix(Action::MendLink, &subject, &name.0, degraded);
+        self.fix(Action::MoveCard, &subject, &name.0, slot);
+    }
+
+    /// A port that should be up: its rate is its own last one, else that of its like on this host.
+    fn down(&mut self, name: &PortName, device: &DeviceFacts, port: &PortFacts) {
+        let Some(rate) = port.past.or_else(|| self.of_its_like(device)) else {
+            self.group(&name.0, device, &port.link_layer).rateless_ports += 1;
+            return;
+        };
+        let sums = self.group(&name.0, device, &port.link_layer);
+        sums.installed += rate;
+        sums.down += rate;
+        let gain = device.path.map_or(rate, |path| path.min(rate));
+        self.fix(Action::BringUpPort, &format!("{}/{}", name.0, name.1), &name.0, gain);
+    }
+
+    /// The rate that all active ports of the same model on this host have; none when they differ.
+    fn of_its_like(&self, device: &DeviceFacts) -> Option<BytesPerSecond> {
+        let alike = |name: &str| {
+            let other = self.host.devices.get(name);
+            other.is_some_and(|other| (&other.hca_type, &other.board) == (&device.hca_type, &device.board))
+        };
+        let mut rates = self.host.ports.iter().filter(|((name, _), _)| alike(name)).filter_map(|(_, port)| port.rate);
+        let first = rates.next()?;
+        rates.all(|rate| (rate.0 - first.0).abs() < NOTHING).then_some(first)
+    }
+
+    /// A device that is gone: its ports' last rates.
+    fn missing(&mut self, name: &str) {
+        let ports = self.host.ports.iter().filter(|((device, _), _)| device == name);
+        let rate: BytesPerSecond = ports.clone().filter_map(|(_, port)| port.past).sum();
+        // One of which the past knows nothing had a port, too.
+        let rateless = if rate.0 > 0.0 { ports.filter(|(_, port)| port.past.is_none()).count() as u64 } else { 1 };
+        let sums = self.group(name, &DeviceFacts::default(), "");
+        sums.missing_devices += 1;
+        sums.rateless_ports += rateless;
+        sums.installed += rate;
+        sums.missing += rate;
+        self.fix(Action::RestoreDevice, name, name, rate);
+    }
+
+    fn pf(&mut self, address: &str, pf: &PfFacts) {
+        let host = self.host;
+        let configured = pf.configured.or(pf.present).unwrap_or(0);
+        let held = |kinds: &[&str]| {
+            let counts = pf.holders.iter().filter(|(kind, _)| kinds.contains(&&***kind));
+            counts.map(|(_, count)| u64::from(*count)).sum::<u64>()
+        };
+        let (taken, on_host, free) = (held(&["vm", "pod", "netns", "process"]), held(&["host"]), held(&["none"]));
+        let vfs = VfSums {
+            limit: u64::from(pf.limit.unwrap_or(configured)),
+            configured: u64::from(configured),
+            held: taken,
+            on_host,
+            free,
+            unknown: u64::from(configured).saturating_sub(taken + on_host + free),
+        };
+        let owners = host.devices.iter().filter(|(_, device)| device.pci_address == address);
+        let owner = owners.map(|(name, device)| (name.clone(), device.clone())).next();
+        let (name, device) = owner.unwrap_or_default();
+        let ports = || host.ports.iter().filter(|((owner, _), _)| *owner == name && !name.is_empty());
+        let layer = ports().map(|(_, port)| port.link_layer.clone()).next().unwrap_or_default();
+        self.group(&name, &device, &layer).vfs += vfs;
+        let others = || host.pfs.iter().filter(|(other, _)| *other != address);
+        let given_out = others().any(|(_, other)| other.configured.or(other.present).unwrap_or(0) > 0);
+        if configured == 0 && pf.limit.is_some_and(|limit| limit > 0) && given_out {
+            let usable = ports().filter_map(|(_, port)| port.rate.and(port.share.or(port.ceiling))).sum();
+            self.group(&name, &device, &layer).vf_less += usable;
+            self.fix(Action::ConfigureVfs, address, &name, usable);
+        }
+    }
+
+    fn end(mut self) -> Reckoned {
+        if self.groups.is_empty() {
+            self.group("", &DeviceFacts::default(), "");
+        }
+        let mut total = Sums::default();
+        for sums in self.groups.values_mut() {
+            total += *sums;
+            sums.hosts = 1;
+        }
+        total.hosts = 1;
+        let id = &self.host.id;
+        let fixes = self.fixes.into_iter().map(|((action, subject), (devices, gain))| Fix {
+            host: id.clone(),
+            action,
+            subject,
+            devices,
+            gain,
+        });
+        Reckoned { total, groups: self.groups, fixes: fixes.collect(), firmware: self.firmware }
+    }
+}
+
+/// What tells a host whatever it is called: the node GUIDs of its devices. None when it has none, or when one of them
+/// is not set.
+pub fn fingerprint(host: &HostFacts) -> Option<BTreeSet<(&str, &str)>> {
+    let real = host.devices.values().filter(|device| !device.pci_address.is_empty());
+    let guids: BTreeSet<_> = real.map(|device| (&*device.node_guid, card(&device.pci_address))).collect();
+    let set = |guid: &str| guid.bytes().any(|byte| byte.is_ascii_hexdigit() && byte != b'0');
+    (!guids.is_empty() && guids.iter().all(|(guid, _)| set(guid))).then_some(guids)
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "numbers that are exact")]
+mod tests;

@@ -1,0 +1,214 @@
+//! What a pipeline allows: `stranded>5%`, `degraded`, `down>3`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::tally::{Fleet, ModelLine};
+use crate::model::units::BytesPerSecond;
+
+/// What can be held against a limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantity {
+    /// All stranded bandwidth.
+    Stranded,
+    /// By degraded links.
+    Degraded,
+    /// By slots.
+    Slot,
+    /// By design.
+    Design,
+    /// By ports that are down.
+    Down,
+    /// By devices that are gone.
+    Missing,
+    /// Of PFs without VFs.
+    VfLess,
+    /// Of unknown paths.
+    Unknown,
+    /// Hosts that cannot be scraped.
+    Dead,
+    /// Hosts whose agent no longer looks.
+    Stale,
+    /// Devices with another firmware than most of their model.
+    Skew,
+}
+
+impl Quantity {
+    const ALL: [(&'static str, Self); 11] = [
+        ("stranded", Self::Stranded),
+        ("degraded", Self::Degraded),
+        ("slot", Self::Slot),
+        ("design", Self::Design),
+        ("down", Self::Down),
+        ("missing", Self::Missing),
+        ("vf-less", Self::VfLess),
+        ("unknown", Self::Unknown),
+        ("dead", Self::Dead),
+        ("stale", Self::Stale),
+        ("skew", Self::Skew),
+    ];
+
+    fn as_str(self) -> &'static str {
+        Self::ALL.iter().find(|(_, quantity)| *quantity == self).map_or("", |(name, _)| name)
+    }
+}
+
+/// How much is allowed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Allowed {
+    /// A part of what is installed (of all hosts, of all devices), 0 to 1.
+    Part(f64),
+    /// Bandwidth.
+    Rate(BytesPerSecond),
+    /// A number of hosts, ports or devices.
+    Count(f64),
+}
+
+/// A limit.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Limit {
+    quantity: Quantity,
+    allowed: Allowed,
+}
+
+impl FromStr for Limit {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (name, allowed) = text.split_once('>').unwrap_or((text, "0"));
+        let (name, allowed) = (name.trim(), allowed.trim());
+        let Some((_, quantity)) = Quantity::ALL.into_iter().find(|(known, _)| *known == name) else {
+            let names: Vec<&str> = Quantity::ALL.iter().map(|(name, _)| *name).collect();
+            return Err(format!("{name:?} cannot be limited; what can is {}", names.join(", ")));
+        };
+        let number = |text: &str| text.trim().parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
+        let allowed = if let Some(percent) = allowed.strip_suffix('%') {
+            number(percent).map(|percent| Allowed::Part(percent / 100.0))
+        } else if let Some(gbits) = allowed.strip_suffix("Gb/s") {
+            number(gbits).map(|gbits| Allowed::Rate(BytesPerSecond::from_gbits(gbits)))
+        } else {
+            number(allowed).map(Allowed::Count)
+        };
+        let counted = !matches!(quantity, Quantity::Dead | Quantity::Stale | Quantity::Skew);
+        match allowed {
+            None => Err(format!("{text:?}: what is allowed is 5%, 400Gb/s or a number")),
+            Some(Allowed::Rate(_)) if !counted => Err(format!("{name} is no bandwidth: 5% or a number")),
+            // Zero is zero in every unit.
+            Some(Allowed::Count(0.0)) => Ok(Self { quantity, allowed: Allowed::Part(0.0) }),
+            Some(Allowed::Count(_)) if counted && !matches!(quantity, Quantity::Down | Quantity::Missing) => {
+                Err(format!("{name} is a bandwidth: 5% or 400Gb/s"))
+            }
+            Some(allowed) => Ok(Self { quantity, allowed }),
+        }
+    }
+}
+
+impl fmt::Display for Limit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}>", self.quantity.as_str())?;
+        match self.allowed {
+            Allowed::Part(part) => write!(f, "{}%", part * 100.0),
+            Allowed::Rate(rate) => write!(f, "{}Gb/s", rate.gbits()),
+            Allowed::Count(count) => write!(f, "{count}"),
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn number(count: u64) -> f64 {
+    count as f64
+}
+
+impl Limit {
+    /// What is wrong, when the fleet is over the limit.
+    pub fn exceeded(&self, fleet: &Fleet) -> Option<String> {
+        let sums = &fleet.total;
+        let (count, of, what) = match self.quantity {
+            Quantity::Dead => (fleet.dead.count, sums.hosts + fleet.dead.count, "hosts that cannot be scraped"),
+            Quantity::Stale => (fleet.stale.count, sums.hosts + fleet.stale.count, "hosts whose agent no longer looks"),
+            Quantity::Skew => {
+                let skewed = fleet.models.values().map(ModelLine::skewed).sum();
+                (skewed, sums.devices, "devices with another firmware than most of their model")
+            }
+            Quantity::Down => (sums.down_ports, sums.ports, "ports that should be up"),
+            Quantity::Missing => (sums.missing_devices, sums.devices + sums.missing_devices, "devices that are gone"),
+            _ => (0, 0, ""),
+        };
+        let rate = match self.quantity {
+            Quantity::Stranded => Some(sums.stranded()),
+            Quantity::Degraded => Some(sums.degraded),
+            Quantity::Slot => Some(sums.slot),
+            Quantity::Design => Some(sums.design),
+            Quantity::Down => Some(sums.down),
+            Quantity::Missing => Some(sums.missing),
+            Quantity::VfLess => Some(sums.vf_less),
+            Quantity::Unknown => Some(sums.unknown),
+            Quantity::Dead | Quantity::Stale | Quantity::Skew => None,
+        };
+        let by_rate = |rate: BytesPerSecond| format!("{rate} of {} installed", sums.installed);
+        let found = match (self.allowed, rate) {
+            (Allowed::Rate(allowed), Some(rate)) => (rate.0 > allowed.0).then(|| by_rate(rate)),
+            (Allowed::Part(part), Some(rate)) if part > 0.0 => {
+                (rate.0 > part * sums.installed.0).then(|| by_rate(rate))
+            }
+            // Nothing at all: neither bandwidth nor anything whose bandwidth is not known.
+            (Allowed::Part(_), Some(rate)) => (rate.0 > 1.0 || count > 0).then(|| by_rate(rate)),
+            (Allowed::Part(part), None) => (number(count) > part * number(of)).then(|| format!("{count} {what}")),
+            (Allowed::Count(allowed), _) => (number(count) > allowed).then(|| format!("{count} {what}")),
+            (Allowed::Rate(_), None) => None,
+        };
+        found.map(|found| format!("{self}: {found}"))
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::float_cmp, reason = "numbers that are exact")]
+mod tests {
+    use super::*;
+    use crate::fleet::host::Sums;
+    use crate::fleet::tally::LeftOut;
+
+    fn fleet() -> Fleet {
+        let total = Sums {
+            hosts: 98,
+            ports: 10,
+            down_ports: 2,
+            installed: BytesPerSecond::from_gbits(1000.0),
+            degraded: BytesPerSecond::from_gbits(50.0),
+            down: BytesPerSecond::from_gbits(20.0),
+            ..Sums::default()
+        };
+        Fleet { total, dead: LeftOut { count: 2, first: Vec::new() }, ..Fleet::default() }
+    }
+
+    #[test]
+    fn limits() {
+        for (text, exceeded) in [
+            ("stranded", true),
+            ("stranded>7%", false),
+            ("stranded>6.9%", true),
+            ("degraded>50Gb/s", false),
+            ("degraded > 49.9 Gb/s", true),
+            ("slot", false),
+            ("down>1", true),
+            ("down>2", false),
+            ("dead", true),
+            ("dead>2%", false),
+            ("dead>1", true),
+            ("skew", false),
+        ] {
+            let limit: Limit = text.parse().unwrap();
+            assert_eq!(limit.exceeded(&fleet()).is_some(), exceeded, "{text}");
+        }
+        let limit: Limit = "degraded>4%".parse().unwrap();
+        assert_eq!(limit.exceeded(&fleet()).unwrap(), "degraded>4%: 50 Gb/s of 1000 Gb/s installed");
+    }
+
+    #[test]
+    fn what_is_no_limit_is_said_so() {
+        for wrong in ["", "lost", "down>-1", "down>x", "dead>5Gb/s", "slot>3", "stranded>NaN%", "stranded>"] {
+            assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
+        }
+        assert!("lost".parse::<Limit>().unwrap_err().contains("stranded, degraded"));
+    }
+}

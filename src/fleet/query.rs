@@ -1,0 +1,199 @@
+//! The queries, in PromQL that Prometheus, Thanos, Mimir and VictoriaMetrics all know.
+//!
+//! Every one takes the maximum by the labels that matter, so that a host that two servers scrape comes once.
+
+/// Families with a value that matters.
+const VALUES: &[&str] = &[
+    "lanewatch_port_rate_bytes_per_second",
+    "lanewatch_port_ceiling_bytes_per_second",
+    "lanewatch_port_share_bytes_per_second",
+    "lanewatch_pcie_path_bandwidth_bytes_per_second",
+    "lanewatch_pcie_link_current_bandwidth_bytes_per_second",
+    "lanewatch_pcie_link_capable_bandwidth_bytes_per_second",
+    "lanewatch_pcie_link_max_speed_transfers_per_second",
+    "lanewatch_pcie_link_max_width_lanes",
+    "lanewatch_sriov_vfs",
+    "lanewatch_sriov_vfs_limit",
+    "lanewatch_evaluation_timestamp_seconds",
+];
+const VALUE_LABELS: &[&str] = &["__name__", "device", "port", "pci_address", "pf", "kind"];
+
+/// Families with labels that matter.
+const INFOS: &[&str] = &["lanewatch_device_info", "lanewatch_port_info", "lanewatch_pcie_path_info"];
+const INFO_LABELS: &[&str] = &[
+    "__name__",
+    "device",
+    "port",
+    "pci_address",
+    "driver",
+    "firmware_version",
+    "board_id",
+    "hca_type",
+    "node_guid",
+    "numa_node",
+    "function",
+    "link_layer",
+    "limiting_pci_address",
+];
+
+/// Checks whose findings matter.
+const CHECKS: &str = "port_down|device_missing|pcie_below_port_rate";
+
+/// Labels of a device by which a fleet can be grouped; all others are the host's.
+pub const DEVICE_LABELS: &[&str] =
+    &["hca_type", "board_id", "firmware_version", "driver", "device", "numa_node", "function", "link_layer"];
+
+/// What every query is about.
+#[derive(Debug, Clone)]
+pub struct Scope {
+    /// Further matchers, as in a selector: `site="ams"`; empty for all.
+    pub matchers: String,
+    /// The labels that tell one host from another.
+    pub identity: Vec<String>,
+    /// The labels of hosts by which the fleet is grouped.
+    pub by: Vec<String>,
+}
+
+impl Scope {
+    fn selector(&self, own: &[String]) -> String {
+        let given = Some(self.matchers.clone()).filter(|matchers| !matchers.is_empty());
+        own.iter().cloned().chain(given).collect::<Vec<_>>().join(",")
+    }
+
+    /// The labels that tell hosts apart, and others.
+    fn labels(&self, others: &[&str]) -> String {
+        let own = self.identity.iter().map(String::as_str);
+        let others = others.iter().copied().filter(|label| !self.identity.iter().any(|own| own == label));
+        own.chain(others).collect::<Vec<_>>().join(",")
+    }
+
+    /// The jobs that scrape agents, or did within the last hour.
+    pub fn jobs(&self) -> String {
+        format!("count by (job) (last_over_time(lanewatch_build_info{{{}}}[1h]))", self.selector(&[]))
+    }
+
+    /// Every host, with the labels to group by.
+    pub fn hosts(&self) -> String {
+        let mut labels: Vec<&str> = self.by.iter().map(String::as_str).collect();
+        labels.extend(["instance", "version"]);
+        format!("max by ({}) (lanewatch_build_info{{{}}})", self.labels(&labels), self.selector(&[]))
+    }
+
+    /// Which targets of these jobs answer.
+    pub fn up(&self, jobs: &[String]) -> String {
+        let jobs = [format!("job=~\"{}\"", alternatives(jobs.iter().map(String::as_str)))];
+        format!("max by ({}) (up{{{}}})", self.labels(&["instance"]), self.selector(&jobs))
+    }
+
+    /// The numbers of these hosts.
+    pub fn values(&self, instances: &[&str]) -> String {
+        let own = [named(VALUES), these(instances)];
+        format!("max by ({}) ({{{}}})", self.labels(VALUE_LABELS), self.selector(&own))
+    }
+
+    /// What the devices, ports and paths of these hosts are; VFs, which may be hundreds, left out.
+    pub fn infos(&self, instances: &[&str]) -> String {
+        let own = [named(INFOS), "function!=\"vf\"".to_owned(), these(instances)];
+        format!("max by ({}) ({{{}}})", self.labels(INFO_LABELS), self.selector(&own))
+    }
+
+    /// What was found on these hosts.
+    pub fn findings(&self, instances: &[&str]) -> String {
+        let own = [format!("check=~\"{CHECKS}\""), these(instances)];
+        let labels = self.labels(&["check", "reason", "device", "port"]);
+        format!("max by ({labels}) (lanewatch_finding{{{}}}) > 0", self.selector(&own))
+    }
+
+    /// How many VFs of each PF are held by whom.
+    pub fn holders(&self, instances: &[&str]) -> String {
+        let (each, all) = (self.labels(&["pf", "vf", "holder_kind"]), self.labels(&["pf", "holder_kind"]));
+        let selector = self.selector(&[these(instances)]);
+        format!("count by ({all}) (max by ({each}) (lanewatch_vf_holder_info{{{selector}}}))")
+    }
+
+    /// The last rate of every port of these hosts within a time such as `7d`.
+    pub fn past_rates(&self, instances: &[&str], within: &str) -> String {
+        let labels = self.labels(&["device", "port"]);
+        let selector = self.selector(&[these(instances)]);
+        format!("max by ({labels}) (last_over_time(lanewatch_port_rate_bytes_per_second{{{selector}}}[{within}]))")
+    }
+}
+
+fn named(families: &[&str]) -> String {
+    format!("__name__=~\"{}\"", families.join("|"))
+}
+
+/// A matcher for these instances. Servers look literal alternatives up one by one and compile no pattern.
+fn these(instances: &[&str]) -> String {
+    format!("instance=~\"{}\"", alternatives(instances.iter().copied()))
+}
+
+/// A pattern for exactly these texts, ready to stand between double quotes.
+fn alternatives<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let mut out = String::new();
+    for (index, text) in texts.enumerate() {
+        if index > 0 {
+            out.push('|');
+        }
+        for char in text.chars() {
+            match char {
+                // A backslash of the pattern, which the string needs twice.
+                '.' | '+' | '*' | '?' | '(' | ')' | '|' | '[' | ']' | '{' | '}' | '^' | '$' => {
+                    out.push_str("\\\\");
+                    out.push(char);
+                }
+                '\\' => out.push_str("\\\\\\\\"),
+                '"' => out.push_str("\\\""),
+                '\n' => out.push_str("\\n"),
+                char => out.push(char),
+            }
+        }
+    }
+    out
+}
+
+/// Whether a text is the name of a label.
+pub fn is_label(text: &str) -> bool {
+    let mut bytes = text.bytes();
+    bytes.next().is_some_and(|byte| byte.is_ascii_alphabetic() || byte == b'_')
+        && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn scope() -> Scope {
+        Scope {
+            matchers: "site=\"ams\"".to_owned(),
+            identity: vec!["job".to_owned(), "instance".to_owned()],
+            by: vec!["rack".to_owned()],
+        }
+    }
+
+    #[test]
+    fn queries_name_what_tells_hosts_apart_and_keep_to_the_scope() {
+        let scope = scope();
+        assert_eq!(scope.hosts(), "max by (job,instance,rack,version) (lanewatch_build_info{site=\"ams\"})");
+        assert_eq!(
+            scope.up(&["lane.watch".to_owned()]),
+            "max by (job,instance) (up{job=~\"lane\\\\.watch\",site=\"ams\"})"
+        );
+        let instances = ["10.0.0.1:10015", "n2"];
+        let shard = "instance=~\"10\\\\.0\\\\.0\\\\.1:10015|n2\",site=\"ams\"";
+        for query in
+            [scope.values(&instances), scope.infos(&instances), scope.findings(&instances), scope.holders(&instances)]
+        {
+            assert!(query.contains(shard), "{query}");
+            assert!(query.contains(" by (job,instance,"), "{query}");
+        }
+        let all = Scope { matchers: String::new(), ..scope };
+        assert!(all.jobs().contains("lanewatch_build_info{}"));
+    }
+
+    #[test]
+    fn odd_texts_stay_themselves() {
+        assert_eq!(alternatives(["a\"b\\c\n", "x|y"].into_iter()), "a\\\"b\\\\\\\\c\\n|x\\\\|y");
+        assert!(is_label("rack") && is_label("_a1") && !is_label("1a") && !is_label("a-b") && !is_label(""));
+    }
+}

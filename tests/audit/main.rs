@@ -1,0 +1,9 @@
+//! `lanewatch audit` against servers: what they refuse, and how that is said; a simulated fleet in a real Prometheus and
+//! a real VictoriaMetrics.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "../common/mod.rs"]
+mod common;
+mod odd;
+mod refused;
