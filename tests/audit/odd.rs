@@ -84,8 +84,9 @@ fn answer(mut stream: TcpStream, manner: &Manner, seen: &Mutex<Vec<String>>) -> 
         }
         Manner::Endless => {
             write!(stream, "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n{{\"status\":\"")?;
+            let junk = vec![b'x'; 65536];
             loop {
-                stream.write_all(&[b'x'; 65536])?;
+                stream.write_all(&junk)?;
             }
         }
         Manner::Silent => {
