@@ -25,7 +25,7 @@ const NAMED: usize = 8;
 
 /// What is said of each function's interrupts.
 pub fn summaries(snapshot: &Snapshot, history: &History) -> BTreeMap<PciAddress, IrqSummary> {
-    let nodes = Nodes::of(snapshot);
+    let nodes = &history.nodes;
     let mut summaries = BTreeMap::new();
     for function in snapshot.all::<IrqFunction>() {
         let past = history.irqs.get(&function.address);
@@ -123,7 +123,7 @@ fn functions<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a IrqFunction, O
     })
 }
 
-/// A function whose place is known on a host where it matters.
+/// A function whose place is known on a host where it matters: with CPUs of its own node that run.
 fn placed<'a>(
     view: &'a View<'_>,
     nodes: &'a Nodes,
@@ -131,15 +131,19 @@ fn placed<'a>(
     device: Option<DeviceName>,
 ) -> Option<Placed<'a>> {
     let node = function.numa_node.filter(|_| nodes.are_several())?;
-    let (own, past) = (nodes.cpus(node)?, view.history.irqs.get(&function.address)?);
+    let runs = |own: &&CpuSet| {
+        let online = host(view).and_then(|host| host.online.as_ref());
+        online.is_none_or(|online| own.meets(online))
+    };
+    let (own, past) = (nodes.cpus(node).filter(runs)?, view.history.irqs.get(&function.address)?);
     Some(Placed { function, past, device, node, own })
 }
 
 /// `irq_remote`: data vectors served outside the function's node.
 pub fn remote(view: &View<'_>, verdicts: &mut Verdicts) {
-    let nodes = Nodes::of(view.snapshot);
+    let nodes = &view.history.nodes;
     for (function, device) in functions(view) {
-        let Some(placed) = placed(view, &nodes, function, device) else {
+        let Some(placed) = placed(view, nodes, function, device) else {
             verdicts.skipped(Check::IrqRemote);
             continue;
         };
@@ -249,7 +253,7 @@ fn usable(view: &View<'_>, cpus: &CpuSet) -> CpuSet {
 /// `irq_piled_up`: of four or more active data vectors one CPU serves over half of the interrupts, though there are
 /// CPUs to spread them over.
 pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
-    let nodes = Nodes::of(view.snapshot);
+    let nodes = &view.history.nodes;
     for (function, device) in functions(view) {
         let Some(past) = view.history.irqs.get(&function.address).filter(|past| past.served.is_some()) else {
             verdicts.skipped(Check::IrqPiledUp);
@@ -309,12 +313,12 @@ pub fn placement(nodes: &Nodes, function: &IrqFunction) -> Option<IrqBaseline> {
 
 /// `irq_drifted`: a tenth of the data vectors less on their own node than in the baseline.
 pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
-    let nodes = Nodes::of(view.snapshot);
+    let nodes = &view.history.nodes;
     for (function, device) in functions(view) {
         let known = view.snapshot.devices().filter(|found| Some(&found.name) == device.as_ref());
         let known = known.filter_map(|found| baseline(view.history, found)).find_map(|known| known.interrupts);
-        let now = placement(&nodes, function);
-        let (Some(before), Some(now), Some(placed)) = (known, now, placed(view, &nodes, function, device)) else {
+        let now = placement(nodes, function);
+        let (Some(before), Some(now), Some(placed)) = (known, now, placed(view, nodes, function, device)) else {
             verdicts.skipped(Check::IrqDrifted);
             continue;
         };

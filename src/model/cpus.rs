@@ -34,6 +34,12 @@ impl CpuSet {
         Some(Self::from_ranges(ranges))
     }
 
+    /// These and some others.
+    #[must_use]
+    pub fn with(&self, others: impl IntoIterator<Item = u32>) -> Self {
+        Self::from_ranges(self.0.iter().copied().chain(others.into_iter().map(|cpu| (cpu, cpu))).collect())
+    }
+
     fn from_ranges(mut ranges: Vec<(u32, u32)>) -> Self {
         ranges.sort_unstable();
         let mut merged: Vec<(u32, u32)> = Vec::with_capacity(ranges.len());

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::ids::{PciAddress, PortKey};
+use super::irq::Nodes;
 use super::probe::ProbePasts;
 use super::time::Tick;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
@@ -180,6 +181,8 @@ pub struct History {
     pub ports: BTreeMap<PortKey, PortHistory>,
     /// PCI functions.
     pub functions: BTreeMap<PciAddress, LinkHistory>,
+    /// CPUs by node, with those that do not run now.
+    pub nodes: Nodes,
     /// Interrupts, by function.
     pub irqs: BTreeMap<PciAddress, IrqHistory>,
     /// Statistics of Ethernet ports, by interface and name.

@@ -92,6 +92,9 @@ pub struct IrqHost {
     pub irqbalance: bool,
 }
 
+/// More than any kernel can have.
+const MOST_CPUS: usize = 1 << 16;
+
 /// CPUs by NUMA node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Nodes(Vec<(u32, CpuSet)>);
@@ -101,6 +104,21 @@ impl Nodes {
     pub fn of(snapshot: &Snapshot) -> Self {
         let set = |node: &NumaNode| Some((node.id, CpuSet::from_list(node.cpus.as_deref()?)?));
         Self(snapshot.all::<NumaNode>().filter_map(set).collect())
+    }
+
+    /// These, with those CPUs of an earlier reading that none of these has: the kernel lists a node's CPUs only while
+    /// they run, and what they served was served there. A node that is no longer to be seen stays, too.
+    #[must_use]
+    pub fn remembering(mut self, before: &Self) -> Self {
+        for (node, cpus) in &before.0 {
+            let away = cpus.iter().take(MOST_CPUS).filter(|cpu| self.node_of(*cpu).is_none()).collect::<Vec<_>>();
+            match self.0.iter_mut().find(|(id, _)| id == node) {
+                Some((_, own)) if !away.is_empty() => *own = own.with(away),
+                Some(_) => {}
+                None => self.0.push((*node, CpuSet::default().with(away))),
+            }
+        }
+        self
     }
 
     /// Whether there is more than one, so that locality matters.

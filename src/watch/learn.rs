@@ -87,6 +87,7 @@ impl Learner {
         for function in snapshot.all::<PciFunction>() {
             count_errors(history, function, now);
         }
+        history.nodes = Nodes::of(snapshot).remembering(&history.nodes);
         self.interrupts.observe(&mut history.irqs, snapshot.all());
         self.kernel_log.observe(history, snapshot, &mut news);
         self.roce.observe(history, snapshot);
@@ -288,7 +289,7 @@ fn learn_baseline(
     lanes: &Lanes,
     news: &mut Vec<News>,
 ) {
-    let nodes = Nodes::of(snapshot);
+    let nodes = history.nodes.clone();
     for device in snapshot.devices() {
         let function = device.identity.pci_address;
         if function.is_some_and(|function| is_virtual(snapshot, function)) {

@@ -42,12 +42,17 @@ struct Waiter {
     reply: oneshot::Sender<Arc<Report>>,
 }
 
+/// How long the kernel log may go on before it is kept how far it was read.
+const LOG_KEPT: Duration = Duration::from_secs(60);
+
 /// Reads a host and publishes reports.
 pub struct Poller {
     clock: Arc<dyn Clock>,
     engine: Engine,
     store: Option<Store>,
     saved: bool,
+    /// The last kernel log record that the state directory knows, and since when.
+    log_kept: (Option<u64>, Tick),
     host: Arc<Host>,
     collectors: Vec<Running>,
     crew: Crew<Done>,
@@ -95,6 +100,7 @@ impl Poller {
             engine,
             store,
             saved: true,
+            log_kept: (None, Tick(0)),
             host,
             collectors,
             crew,
@@ -146,7 +152,7 @@ impl Poller {
                 let depth = if deep { Depth::Full } else { Depth::State };
                 let limit = if first { self.longest_deadline() } else { GRACE };
                 if !self.read(&due, now, depth, false, limit) {
-                    return;
+                    break;
                 }
                 self.publish();
                 if let Some(alarm) = &alarm {
@@ -154,8 +160,20 @@ impl Poller {
                 }
             }
             if !self.idle() {
-                return;
+                break;
             }
+        }
+        self.leave();
+    }
+
+    /// Keeps how far the kernel log was read, so that what is dropped until the next start is told apart from that.
+    fn leave(&mut self) {
+        let last = self.publish.borrow().as_ref().map(|published| Arc::clone(&published.report));
+        let moved = self.engine.history().kernel_log != self.log_kept.0;
+        if let Some(report) = last.filter(|_| moved)
+            && let Err(error) = self.save(&report)
+        {
+            tracing::error!("state is not kept: {error}");
         }
     }
 
@@ -335,18 +353,26 @@ impl Poller {
         }
     }
 
-    /// Writes events and, when something happened or the last attempt failed, the state.
+    /// Writes events, and the state when something happened, the last attempt failed, or the kernel log went on.
     fn keep(&mut self, report: &Report) {
         let events = self.engine.take_events();
         let Some(store) = &mut self.store else { return };
         if let Some(baseline) = store.replaced() {
             self.engine.set_baseline(baseline);
         }
-        let quiet = events.is_empty() && self.saved;
+        let (log, now) = (self.engine.history().kernel_log, report.snapshot.taken.tick);
+        let (known, since) = self.log_kept;
+        let moved = log != known && now.since(since) >= LOG_KEPT;
+        let quiet = events.is_empty() && self.saved && !moved;
         let appended = store.append(events);
         let saved = if quiet { Ok(()) } else { self.save(report) };
         match appended.and(saved) {
-            Ok(()) => self.saved = true,
+            Ok(()) => {
+                self.saved = true;
+                if !quiet {
+                    self.log_kept = (log, now);
+                }
+            }
             Err(error) => {
                 if std::mem::replace(&mut self.saved, false) {
                     tracing::error!("state is not kept: {error}");

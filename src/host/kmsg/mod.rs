@@ -2,6 +2,8 @@
 
 mod groups;
 pub mod kinds;
+#[cfg(test)]
+mod meanings;
 pub mod reader;
 pub mod record;
 #[cfg(test)]

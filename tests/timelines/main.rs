@@ -2,8 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
-#[path = "common/mod.rs"]
+#[path = "../common/mod.rs"]
 mod common;
+
+mod interrupts;
+mod kernel_log;
 
 use std::fmt::Display;
 use std::path::PathBuf;
