@@ -112,7 +112,6 @@ impl Maker<'_> {
             "label": variable.label,
             "description": variable.description,
             "datasource": source_of_data(),
-            "definition": query,
             "query": { "qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery" },
             "regex": "",
             "refresh": 2,
@@ -138,7 +137,6 @@ impl Maker<'_> {
             "target": { "refId": "Anno", "expr": expr, "interval": "60s" },
             "titleFormat": annotation.heading,
             "textFormat": annotation.text,
-            "useValueForTime": "false",
         })
     }
 
