@@ -132,27 +132,27 @@ impl Target {
         mut probe: impl FnMut(u64, SystemTime, &Poller),
         out: &mut String,
     ) {
-        let begin = || replay::begin(host, route.cloned(), false).unwrap();
-        let (mut poller, mut clock): (Poller, Arc<ManualClock>) = begin();
-        let started = |scrape: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(START + scrape * INTERVAL);
-        let mut start = started(0);
+        let fresh = || replay::begin(host, route.cloned(), false).unwrap();
+        let (mut poller, mut clock): (Poller, Arc<ManualClock>) = fresh();
+        let moment = |scrape: u64| SystemTime::UNIX_EPOCH + Duration::from_secs(START + scrape * INTERVAL);
+        let mut born = moment(0);
         for scrape in 0..SCRAPES {
             let since = Duration::from_secs(scrape * INTERVAL);
             if scrape == SCRAPES / 2 && self.labels.contains("node01") {
-                (poller, clock) = begin();
+                (poller, clock) = fresh();
                 clock.advance(since);
-                start = started(scrape);
+                born = moment(scrape);
             }
             change(scrape, since);
-            probe(scrape, started(scrape), &poller);
+            probe(scrape, moment(scrape), &poller);
             // Passes of their own between scrapes, as hold times count them.
             let began = Instant::now();
             let report = poller.pass(Duration::from_secs(20));
             let mut text = String::new();
-            let agent = AgentState { reloaded: Some(start), ..AgentState::default() };
-            let epoch = start.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
+            let state = AgentState { reloaded: Some(born), ..AgentState::default() };
+            let epoch = born.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_secs_f64();
             let process = Process { started: Some(epoch), ..Process::read() };
-            encode(Format::Text, &report, &Arc::new(agent), process, &mut text).unwrap();
+            encode(Format::Text, &report, &Arc::new(state), process, &mut text).unwrap();
             self.take(&text, began.elapsed(), START + scrape * INTERVAL, out);
             for _ in 0..3 {
                 clock.advance(Duration::from_secs(INTERVAL) / 3);

@@ -51,8 +51,7 @@ impl Filled {
 
     /// The answer's data, to a path of the API and its parameters.
     pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Value {
-        let escape = |text: &str| -> String { text.bytes().map(|byte| format!("%{byte:02X}")).collect() };
-        let pairs = parameters.iter().map(|(name, value)| format!("{}={}", escape(name), escape(value)));
+        let pairs = parameters.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value)));
         let answer = http::get(self.server.address, &format!("/api/v1/{path}?{}", pairs.collect::<Vec<_>>().join("&")));
         let answer: Value = serde_json::from_slice(&answer.unwrap().body).unwrap();
         assert_eq!(answer["status"], "success", "{parameters:?}: {answer}");
@@ -90,6 +89,10 @@ pub fn interpolated(dashboard: &Value, expression: &str, chosen: &BTreeMap<&str,
     }
     assert!(!expression.contains('$'), "{expression}");
     expression
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |out, byte| out + &format!("%{byte:02X}"))
 }
 
 /// Whether a series has a value that is a number.
