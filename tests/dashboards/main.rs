@@ -20,9 +20,13 @@ mod judge;
 #[allow(dead_code, reason = "of the cases' own tests")]
 mod replay;
 
+#[path = "../page/browser.rs"]
+mod browser;
+
 mod fill;
 mod generate;
 mod lint;
+mod pictures;
 mod queries;
 mod schema;
 mod source;

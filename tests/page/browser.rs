@@ -61,6 +61,7 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
     }
 
+    #[allow(dead_code, reason = "the dashboards have one light")]
     /// The person before it likes `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
