@@ -17,14 +17,19 @@ use crate::queries::{Filled, filled, interpolated};
 use crate::shipped;
 
 /// A dashboard, what is chosen in it, and how much of it is in the picture, in rows of Grafana's grid.
-const PICTURES: [(&str, &[(&str, &str)], u32); 6] = [
-    ("lanewatch-fleet", &[], 35),
-    ("lanewatch-host", &[("instance", "node16:10015")], 51),
-    ("lanewatch-sriov", &[("instance", "node17:10015")], 44),
-    ("lanewatch-capacity", &[], 33),
-    ("lanewatch-probes", &[], 33),
-    ("lanewatch-exporter", &[], 26),
+type Picture = (&'static str, &'static [(&'static str, &'static str)], u32);
+
+const PICTURES: [Picture; 6] = [
+    ("lanewatch-fleet", &[("instance", FLEET)], 36),
+    ("lanewatch-host", &[("instance", "node16:10015")], 56),
+    ("lanewatch-sriov", &[("instance", "node17:10015")], 55),
+    ("lanewatch-capacity", &[("instance", FLEET)], 43),
+    ("lanewatch-probes", &[("instance", FLEET)], 32),
+    ("lanewatch-exporter", &[("instance", FLEET)], 23),
 ];
+
+/// All but the host that only the encoder's test knows: it has no clock.
+const FLEET: &str = "node(0.|1[0-79]):10015";
 
 const WIDTH: u32 = 1290;
 
@@ -78,7 +83,7 @@ fn page(dashboard: &Value, answers: &Value) -> PathBuf {
 }
 
 #[test]
-#[ignore = "writes docs/images/dashboards/*.png: make dashboards-pictures"]
+#[ignore = "writes docs/images/dashboards/*.webp: make dashboards-pictures"]
 fn the_pictures_of_the_dashboards() {
     let (Some(prometheus), Some(browser)) = (filled(), Browser::start()) else { return };
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images/dashboards");
@@ -101,7 +106,10 @@ fn the_pictures_of_the_dashboards() {
         };
         thread::sleep(Duration::from_secs(2));
         let errors = browser.complaints();
-        println!("{name}: {drawn} {errors:?}");
-        fs::write(images.join(format!("{name}.png")), browser.picture(WIDTH, height)).unwrap();
+        // Grafana's fonts and icons are files of its server, not of its packages.
+        let broken: Vec<_> = errors.iter().filter(|line| !line.contains("/public/")).collect();
+        assert!(broken.is_empty(), "{name}: {broken:?}");
+        println!("{name}: {drawn}");
+        fs::write(images.join(format!("{name}.webp")), browser.picture(WIDTH, height, "webp")).unwrap();
     }
 }

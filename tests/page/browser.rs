@@ -79,10 +79,10 @@ impl Browser {
         lines.as_array().unwrap().iter().map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// A picture of the top of the page, as PNG.
-    pub(crate) fn picture(&self, width: u32, height: u32) -> Vec<u8> {
+    /// A picture of the top of the page, as `png` or `webp`.
+    pub(crate) fn picture(&self, width: u32, height: u32, format: &str) -> Vec<u8> {
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
-        let picture = self.devtools("Page.captureScreenshot", &json!({ "format": "png", "clip": clip }));
+        let picture = self.devtools("Page.captureScreenshot", &json!({ "format": format, "clip": clip }));
         from_base64(picture["data"].as_str().unwrap())
     }
 }

@@ -123,8 +123,9 @@ function timeSeries(data: DataFrame[], width: number, height: number, panel: any
 /** A bar for each series, a piece for each time in which its value stayed the same. */
 function stateTimeline(data: DataFrame[], width: number, height: number) {
   const { from, to } = window.range;
-  const side = Math.min(330, width * 0.45);
-  const step = Math.max(12, Math.min(30, (height - 8) / Math.max(1, data.length)));
+  const longest = Math.max(...data.map((frame) => frame.fields[1].config.displayNameFromDS!.length));
+  const side = Math.min(width * 0.45, 16 + longest * 6.5);
+  const step = Math.max(10, Math.min(30, (height - 8) / Math.max(1, data.length)));
   const x = (time: number) => ((time - from) / (to - from)) * (width - side);
   const rows = data.slice(0, Math.floor(height / step)).map((frame, index) => {
     const [times, values] = frame.fields as [Field, Field];
@@ -155,6 +156,9 @@ function stateTimeline(data: DataFrame[], width: number, height: number) {
 }
 
 function Drawn({ panel, data, width, height }: any) {
+  if (data.every((frame: DataFrame) => frame.length === 0)) {
+    return <div style={{ textAlign: 'center', lineHeight: `${height}px`, opacity: 0.6 }}>No data</div>;
+  }
   switch (panel.type) {
     case 'stat': return stat(data, width, height, panel);
     case 'table': return table(data, width, height, panel);
