@@ -1,0 +1,284 @@
+//! One virtual machine with the program in it.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::common::exposition::{Sample, parse};
+use crate::common::http;
+use crate::common::run::{Group, PROGRAM, free_address};
+use crate::common::tools::skip;
+
+/// How long something in a guest may take to come about.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Port of the agent in every guest.
+const PORT: u16 = 10015;
+
+/// The kernels that there are images of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// Debian's 6.12, from its backports.
+    V6_12,
+    /// Debian's 6.1.
+    V6_1,
+}
+
+impl Kernel {
+    fn image(self) -> PathBuf {
+        let name = match self {
+            Self::V6_12 => "image",
+            Self::V6_1 => "image-6.1",
+        };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/lab").join(name)
+    }
+}
+
+/// A machine that runs: four CPUs on two NUMA nodes, `pf0` (igb at 0000:41:00.0, 8 GT/s x8 above it) on node 0, `pf1`
+/// (0000:81:00.0, 16 GT/s x16 above it) on node 1.
+pub struct Guest {
+    /// The process that keeps the machine, and the machine as its child.
+    _group: Group,
+    calls: ChildStdin,
+    answers: BufReader<ChildStdout>,
+    address: SocketAddr,
+    options: Value,
+    _directory: TempDir,
+}
+
+impl Guest {
+    /// Boots a machine of this kernel; none, and the scenario skipped, where there is no image.
+    pub fn boot(kernel: Kernel) -> Option<Self> {
+        Self::boot_with(kernel, &json!({}))
+    }
+
+    /// The same with more options of the machine (`Lab` in `machine.py`).
+    pub fn boot_with(kernel: Kernel, options: &Value) -> Option<Self> {
+        let image = kernel.image();
+        if !image.join("stamp").exists() {
+            skip("no image of the lab (tests/lab/image.sh makes it)");
+            return None;
+        }
+        let directory = TempDir::new().unwrap();
+        let inject = directory.path().join("inject");
+        place_program(&inject);
+        let address = free_address();
+        let mut all = json!({"image": image, "inject": inject, "hostfwd": [[address.port(), PORT]]});
+        for (key, value) in options.as_object().unwrap() {
+            all[key] = value.clone();
+        }
+        let mut command = Command::new("python3");
+        command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/lab/machine.py"));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut group = Group::spawn(&mut command);
+        let (calls, answers) = (group.child.stdin.take().unwrap(), group.child.stdout.take().unwrap());
+        let answers = BufReader::new(answers);
+        let mut guest = Self { _group: group, calls, answers, address, options: all.clone(), _directory: directory };
+        guest.call("boot", &all);
+        Some(guest)
+    }
+
+    /// Calls a method of the machine's keeper.
+    pub fn call(&mut self, call: &str, args: &Value) -> Value {
+        self.try_call(call, args).unwrap_or_else(|error| panic!("{call} {args}: {error}"))
+    }
+
+    fn try_call(&mut self, call: &str, args: &Value) -> Result<Value, String> {
+        writeln!(self.calls, "{}", json!({"vm": "a", "call": call, "args": args})).unwrap();
+        let mut line = String::new();
+        self.answers.read_line(&mut line).unwrap();
+        let mut answer: Value = serde_json::from_str(&line).map_err(|error| format!("{error}: {line:?}"))?;
+        match answer.get("error") {
+            Some(error) => Err(error.as_str().unwrap_or_default().to_owned()),
+            None => Ok(answer["ok"].take()),
+        }
+    }
+
+    /// Runs a command; its exit code, and what it printed.
+    pub fn run(&mut self, command: &str) -> (i64, String) {
+        let answer = self.call("sh", &json!({"cmd": command}));
+        (answer[0].as_i64().unwrap(), answer[1].as_str().unwrap().to_owned())
+    }
+
+    /// Runs a command that must succeed; what it printed.
+    pub fn sh(&mut self, command: &str) -> String {
+        let (code, text) = self.run(command);
+        assert_eq!(code, 0, "{command}\n{text}");
+        text
+    }
+
+    /// Starts the agent with this configuration, as its log goes to `/run/lanewatch.log`, and waits until it is ready.
+    pub fn serve(&mut self, config: &str) {
+        self.serve_under("", config);
+    }
+
+    /// The same by another program: `unshare --time`, say.
+    pub fn serve_under(&mut self, by: &str, config: &str) {
+        self.sh(&format!("cat > /run/lanewatch.toml <<'END'\n{config}\nEND"));
+        self.sh(&format!(
+            "mkdir -p /var/lib/lanewatch; (setsid {by} lanewatch serve --config.file /run/lanewatch.toml \
+             > /run/lanewatch.log 2>&1 &)"
+        ));
+        let end = Instant::now() + PATIENCE;
+        while !http::get(self.address, "/-/ready").is_ok_and(|answer| answer.status == 200) {
+            assert!(Instant::now() < end, "the agent is not ready\n{}", self.log());
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    /// Ends the agent as `kill` would.
+    pub fn stop(&mut self, signal: &str) {
+        self.sh(&format!("pkill -{signal} lanewatch; while pgrep lanewatch >/dev/null; do sleep 0.1; done"));
+    }
+
+    /// The agent's log.
+    pub fn log(&mut self) -> String {
+        self.run("cat /run/lanewatch.log").1
+    }
+
+    /// What the agent answers from outside.
+    pub fn get(&self, path: &str) -> String {
+        let answer = http::get(self.address, path).unwrap_or_else(|error| panic!("GET {path}: {error}"));
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.text()
+    }
+
+    /// A scrape from outside.
+    pub fn scrape(&self) -> Vec<Sample> {
+        parse(&self.get("/metrics")).unwrap()
+    }
+
+    /// The value of the one series with this name and these labels; none when there is none.
+    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
+        let labels: BTreeMap<String, String> = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+        let scrape = self.scrape();
+        let mut found = scrape.iter().filter(|sample| sample.is(name, &labels));
+        let value = found.next().map(|sample| sample.value);
+        assert!(found.next().is_none(), "{name}{labels:?} is not one series");
+        value
+    }
+
+    /// Waits until a series has this value; none waits until it has ended.
+    pub fn wait_for(&mut self, name: &str, labels: &[(&str, &str)], value: Option<f64>) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let now = self.value(name, labels);
+            if now == value {
+                return;
+            }
+            if Instant::now() >= end {
+                let family: Vec<_> = self.scrape().into_iter().filter(|sample| sample.name == name).collect();
+                panic!("{name}{labels:?} is {now:?}, not {value:?}; {family:#?}\n{}", self.log());
+            }
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    /// Findings as `check`, `subject`, `reason`.
+    pub fn findings(&self) -> Vec<[String; 3]> {
+        let answer: Value = serde_json::from_str(&self.get("/api/v1/findings")).unwrap();
+        let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
+        let all = answer["findings"].as_array().unwrap();
+        all.iter().map(|finding| ["check", "subject", "reason"].map(|key| text(finding, key))).collect()
+    }
+
+    /// Waits until a check finds something of this subject, or no longer does; the reason.
+    pub fn wait_for_finding(&mut self, check: &str, subject: &str, there: bool) -> Option<String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let findings = self.findings();
+            let found = findings.iter().find(|finding| finding[0] == check && finding[1] == subject);
+            if found.is_some() == there {
+                return found.map(|finding| finding[2].clone());
+            }
+            assert!(Instant::now() < end, "{check} of {subject}: wanted {there}, got {findings:?}\n{}", self.log());
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    /// Kinds of the events so far.
+    pub fn event_kinds(&self) -> Vec<String> {
+        let answer: Value = serde_json::from_str(&self.get("/api/v1/events")).unwrap();
+        let events = answer["events"].as_array().unwrap_or_else(|| panic!("{answer}"));
+        events.iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
+    }
+
+    /// Waits until something is so.
+    pub fn wait_until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
+        let end = Instant::now() + PATIENCE;
+        while !so(self) {
+            assert!(Instant::now() < end, "never came: {what}\n{}", self.log());
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+
+    /// `lanewatch check` in the guest: exit code and document.
+    pub fn check(&mut self) -> (i64, Value) {
+        let (code, text) = self.run("lanewatch check --format json 2>/dev/null");
+        (code, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
+    }
+
+    /// Two Soft-RoCE devices, `rxe0` on `pf0` and `rxe1` on `pf1`, with addresses.
+    pub fn soft_roce(&mut self) {
+        self.sh(
+            "ip link set pf0 up; ip link set pf1 up; ip addr add 192.168.50.1/24 dev pf0; \
+             ip addr add 192.168.51.1/24 dev pf1; modprobe rdma_rxe; modprobe rdma_ucm; \
+             rdma link add rxe0 type rxe netdev pf0 && rdma link add rxe1 type rxe netdev pf1; \
+             for i in $(seq 40); do [ $(cat /sys/class/infiniband/rxe?/ports/1/state | grep -c ACTIVE) = 2 ] && exit 0; \
+             sleep 0.25; done; rdma link; exit 1",
+        );
+    }
+
+    /// The stand-in provider: `mlx5_0`, InfiniBand on `pf0`, and `mlx5_1`, RoCE on `pf1`.
+    pub fn stand_in(&mut self) {
+        self.sh("ip link set pf0 up; ip link set pf1 up; ip addr add 192.168.51.1/24 dev pf1; sleep 1; \
+             modprobe labib pci=0000:41:00.0,0000:81:00.0 roce=0,1; \
+             for i in $(seq 40); do [ -d /sys/class/infiniband/mlx5_1 ] && exit 0; sleep 0.25; done; exit 1");
+    }
+
+    /// Sets values of a stand-in device.
+    pub fn set(&mut self, device: &str, values: &[(&str, u64)]) {
+        let set = |(key, value): &(&str, u64)| format!("echo {value} > /sys/kernel/debug/labib/{device}/{key}");
+        let commands: Vec<String> = values.iter().map(set).collect();
+        self.sh(&commands.join(" && "));
+    }
+
+    /// Moves the machine to another process. `extra` are arguments for what was plugged in since it booted.
+    pub fn migrate(&mut self, extra: &[&str]) {
+        self.options["extra"] = json!(extra);
+        self.call("migrate", &json!({"to": "a", "options": self.options}));
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.try_call("sh", &json!({"cmd": "cat /run/lanewatch.log; dmesg | tail -n 60"}));
+            let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/lab");
+            let name = thread::current().name().unwrap_or("scenario").replace("::", "-");
+            let _ = fs::create_dir_all(&kept);
+            let _ = fs::write(kept.join(format!("{name}.log")), format!("{log:#?}").replace("\\n", "\n"));
+        }
+        let _ = self.try_call("close", &json!({}));
+    }
+}
+
+/// Puts the program where the guest looks for it: the one under test, without its symbols.
+fn place_program(inject: &Path) {
+    let binaries = inject.join("bin");
+    fs::create_dir_all(&binaries).unwrap();
+    let program = std::env::var_os("LANEWATCH_LAB_PROGRAM").unwrap_or_else(|| PROGRAM.into());
+    let placed = binaries.join("lanewatch");
+    let stripped = Command::new("strip").arg("-o").arg(&placed).arg(&program).status();
+    if !stripped.is_ok_and(|status| status.success()) {
+        fs::copy(&program, &placed).unwrap();
+    }
+}

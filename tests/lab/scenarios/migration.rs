@@ -1,0 +1,59 @@
+//! The whole machine moves to another process: what a guest sees of a live migration.
+
+use serde_json::json;
+
+use crate::guest::{Guest, Kernel};
+
+/// A function without VFs, as a guest has it: plugged into the empty slot.
+fn plug(guest: &mut Guest) {
+    let card = json!({
+        "cmd": "device_add", "driver": "e1000e", "id": "own0", "bus": "rp2", "mac": "52:54:00:cc:00:00",
+    });
+    guest.call("qmp", &card);
+    guest.sh(&format!(
+        "for i in $(seq 60); do [ -d /sys/bus/pci/devices/{OWN}/net ] && exit 0; sleep 0.5; done; exit 1"
+    ));
+}
+
+const OWN: &str = "0000:42:00.0";
+const SIGNALS: &str = "lanewatch_migrations_total";
+
+#[test]
+fn a_function_that_moves_with_its_machine_is_not_trusted_until_it_is_probed_anew() {
+    let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
+    guest.sh("modprobe e1000e");
+    plug(&mut guest);
+    guest.sh(&format!("modprobe labib pci={OWN} roce=0; sleep 1"));
+    guest.serve("[policy.hold]\nvf_map_stale = \"0s\"\n");
+    guest.wait_for("lanewatch_port_state", &[("device", "mlx5_0"), ("state", "ACTIVE")], Some(1.0));
+    guest.wait_for(SIGNALS, &[("signal", "function_removed")], Some(0.0));
+
+    // As a scheduler does it: out, over, in.
+    guest.call("qmp", &json!({"cmd": "device_del", "id": "own0"}));
+    guest.call("wait_event", &json!({"name": "DEVICE_DELETED"}));
+    guest.wait_for(SIGNALS, &[("signal", "function_removed")], Some(1.0));
+    guest.migrate(&[]);
+    guest.wait_until("the fork", |guest| guest.value(SIGNALS, &[("signal", "machine_forked")]) >= Some(1.0));
+    plug(&mut guest);
+    guest.wait_for(SIGNALS, &[("signal", "function_added")], Some(1.0));
+    // It was probed after the move: verified.
+    guest.wait_for_finding("vf_map_stale", OWN, false);
+
+    // A function that stays in its machine through a move is not.
+    guest.migrate(&["-device", "e1000e,id=own0,bus=rp2,mac=52:54:00:cc:00:00,romfile="]);
+    guest.wait_for_finding("vf_map_stale", OWN, true);
+    guest.sh(&format!("cd /sys/bus/pci/drivers/e1000e; echo {OWN} > unbind; sleep 1; echo {OWN} > bind; sleep 1"));
+    guest.wait_for_finding("vf_map_stale", OWN, false);
+}
+
+#[test]
+fn a_step_of_the_wall_clock_is_a_signal() {
+    let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
+    guest.stand_in();
+    // Soon after boot a clock is being set: the agent sees a machine that booted an hour ago.
+    guest.serve_under("unshare --time --boottime 3600", "");
+    let stepped = [("signal", "clock_stepped")];
+    guest.wait_for(SIGNALS, &stepped, Some(0.0));
+    guest.sh("date -s @$(( $(date +%s) + 600 ))");
+    guest.wait_for(SIGNALS, &stepped, Some(1.0));
+}

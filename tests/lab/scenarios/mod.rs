@@ -1,0 +1,11 @@
+//! What is to be seen on a real kernel, a file a subject.
+
+mod errors;
+mod hotplug;
+mod interrupts;
+mod kernel_log;
+mod migration;
+mod pcie;
+mod ports;
+mod sriov;
+mod unprivileged;

@@ -1,0 +1,70 @@
+//! VFs: made, configured, given away, taken back, and destroyed under their holder.
+
+use crate::guest::{Guest, Kernel};
+
+const PF: &str = "0000:41:00.0";
+const VF: &str = "0000:41:10.2";
+
+/// No hold times: what is there is found in the next pass.
+const AT_ONCE: &str = "[policy.hold]\nvf_orphan = \"0s\"\nvf_dangling = \"0s\"\nvf_count_mismatch = \"0s\"\n";
+
+fn vfs(kernel: Kernel) {
+    let Some(mut guest) = Guest::boot(kernel) else { return };
+    guest.sh("ip link set pf0 up; modprobe igbvf; modprobe vfio-pci");
+    guest.serve(AT_ONCE);
+    guest.sh(&format!("echo 4 > /sys/bus/pci/devices/{PF}/sriov_numvfs"));
+    for kind in ["configured", "present", "reported"] {
+        guest.wait_for("lanewatch_sriov_vfs", &[("pf", PF), ("kind", kind)], Some(4.0));
+    }
+    assert_eq!(guest.value("lanewatch_sriov_vfs_limit", &[("pf", PF)]), Some(7.0));
+
+    guest.sh("ip link set pf0 vf 1 mac 02:00:00:00:00:10 vlan 100; ip link set pf0 vf 1 spoofchk off; ip link set pf0 vf 1 trust on");
+    let config = [
+        ("pf", PF),
+        ("vf", "1"),
+        ("mac", "02:00:00:00:00:10"),
+        ("vlan", "100"),
+        ("spoof_check", "off"),
+        ("trust", "on"),
+    ];
+    guest.wait_for("lanewatch_vf_config_info", &config, Some(1.0));
+
+    // Given to vfio-pci, and nobody has it open: an orphan.
+    guest.sh(&format!(
+        "cd /sys/bus/pci/devices/{VF}; echo vfio-pci > driver_override; echo {VF} > driver/unbind; \
+         echo {VF} > /sys/bus/pci/drivers_probe; [ $(basename $(readlink driver)) = vfio-pci ]"
+    ));
+    guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "none")], Some(1.0));
+    guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), true);
+
+    // A process that holds the group stands for a virtual machine.
+    guest.sh(&format!(
+        "g=$(basename $(readlink /sys/bus/pci/devices/{VF}/iommu_group)); \
+         (setsid bash -c \"exec 7<>/dev/vfio/$g; exec -a qemu-stand-in sleep 600\" >/dev/null 2>&1 &)"
+    ));
+    guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "process")], Some(1.0));
+    guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), false);
+    let table = guest.sh("lanewatch vf");
+    assert!(table.contains("02:00:00:00:00:10"), "{table}");
+
+    // Another network namespace has an interface of a VF.
+    guest.sh(&format!("ip netns add n1; ip link set $(ls /sys/bus/pci/devices/{PF}/virtfn2/net) netns n1"));
+    guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "2"), ("holder_kind", "netns")], Some(1.0));
+
+    // Destroyed: the series end, and nothing else does.
+    guest.sh("pkill -f qemu-stand-in; sleep 1");
+    guest.sh(&format!("echo 0 > /sys/bus/pci/devices/{PF}/sriov_numvfs"));
+    guest.wait_for("lanewatch_sriov_vfs", &[("pf", PF), ("kind", "present")], Some(0.0));
+    guest.wait_for("lanewatch_vf_info", &[("pf", PF), ("vf", "1")], None);
+    assert!(!guest.log().contains("panicked"));
+}
+
+#[test]
+fn vfs_are_made_given_away_and_destroyed() {
+    vfs(Kernel::V6_12);
+}
+
+#[test]
+fn vfs_are_made_given_away_and_destroyed_on_6_1() {
+    vfs(Kernel::V6_1);
+}
