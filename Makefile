@@ -1,11 +1,13 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test bench fuzz lint screenshot dashboards-pictures setup
+.PHONY: help run test lab capture bench fuzz lint screenshot dashboards-pictures setup lab-image
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything'
+	@echo 'make lab    the scenarios on a real kernel, in virtual machines (Debian on x86_64, as root; no KVM needed)'
+	@echo 'make capture   recorded hosts of the lab, in .cache/captures'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make lint   format, clippy and documentation without a warning'
@@ -18,11 +20,20 @@ run:
 setup:
 	bash tests/setup.sh
 
-test: setup
+lab-image:
+	bash tests/lab/image.sh
+
+test: setup lab-image
 	@mkdir -p target && rm -f target/skipped target/cases.txt
 	$(CARGO) test --locked
 	@[ ! -f target/cases.txt ] || cat target/cases.txt
 	@if [ -s target/skipped ]; then echo "$$(wc -l <target/skipped) skipped:"; cat target/skipped; fi
+
+lab: lab-image
+	$(CARGO) test --locked --test lab
+
+capture: lab-image
+	$(CARGO) test --locked --test lab -- --ignored captures
 
 bench: setup
 	$(CARGO) bench --locked

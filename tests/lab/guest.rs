@@ -115,6 +115,12 @@ impl Guest {
         text
     }
 
+    /// The bytes of a file in the guest.
+    pub fn file(&mut self, path: &str) -> Vec<u8> {
+        let text = self.sh(&format!("od -An -v -tx1 {path}"));
+        text.split_ascii_whitespace().map(|byte| u8::from_str_radix(byte, 16).unwrap()).collect()
+    }
+
     /// Starts the agent with this configuration, as its log goes to `/run/lanewatch.log`, and waits until it is ready.
     pub fn serve(&mut self, config: &str) {
         self.serve_under("", config);

@@ -1,5 +1,6 @@
 //! What is to be seen on a real kernel, a file a subject.
 
+mod captures;
 mod errors;
 mod hotplug;
 mod interrupts;
