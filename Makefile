@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture bench fuzz lint screenshot dashboards-pictures setup lab-image
+.PHONY: help run test lab capture bench fuzz lint alerts screenshot dashboards-pictures setup lab-image
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -11,6 +11,7 @@ help:
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make lint   format, clippy and documentation without a warning'
+	@echo 'make alerts the rules for Kubernetes and vmalert, and tables of alerts, from alerts/lanewatch.rules.yml'
 	@echo 'make screenshot   docs/images/page.png, the status page of the example host'
 	@echo 'make dashboards-pictures   docs/images/dashboards, drawn by components of Grafana from npm'
 
@@ -47,6 +48,9 @@ lint:
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
+
+alerts:
+	LANEWATCH_UPDATE=1 $(CARGO) test --locked --test alerts generated
 
 screenshot: setup
 	$(CARGO) test --locked --test page -- --ignored the_picture_in_the_readme

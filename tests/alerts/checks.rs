@@ -21,16 +21,45 @@ fn run(tool: Tool, arguments: &[&str]) -> Option<Output> {
 /// Files of `alerts/tests`.
 fn rule_tests() -> Vec<String> {
     let files = std::fs::read_dir(alerts().join("tests")).unwrap();
-    let mut files: Vec<_> = files.map(|file| format!("tests/{}", file.unwrap().file_name().display())).collect();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut files: Vec<_> =
+        names.filter(|name| name.ends_with(".test.yml")).map(|name| format!("tests/{name}")).collect();
     files.sort();
     files
 }
 
+fn accepted(tool: Tool, arguments: &[&str]) {
+    let Some(output) = run(tool, arguments) else { return };
+    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+}
+
 #[test]
 fn promtool_accepts_the_rules() {
-    let arguments = ["check", "rules", "--lint=all", "--lint-fatal", "lanewatch.recording.yml"];
-    let Some(output) = run(Tool::Promtool, &arguments) else { return };
-    assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
+    let files =
+        ["lanewatch.rules.yml", "lanewatch.recording.yml", "thresholds.example.yml", "vmalert/lanewatch.rules.yml"];
+    accepted(Tool::Promtool, &[&["check", "rules", "--lint=all", "--lint-fatal"][..], &files[..]].concat());
+}
+
+#[test]
+fn vmalert_accepts_its_variant() {
+    for file in ["vmalert/lanewatch.rules.yml", "lanewatch.recording.yml", "thresholds.example.yml"] {
+        accepted(Tool::Vmalert, &["-dryRun", &format!("-rule={file}")]);
+    }
+}
+
+#[test]
+fn amtool_accepts_the_example() {
+    accepted(Tool::Amtool, &["check-config", "alertmanager.example.yml"]);
+    for (labels, receiver) in [
+        (["alertname=PortDown", "severity=critical", "component=port"], "pager"),
+        (["alertname=VfMapStale", "severity=critical", "component=vf"], "pager"),
+        (["alertname=VfOrphan", "severity=warning", "component=vf"], "tickets"),
+        (["alertname=IrqRemote", "severity=warning", "component=irq"], "tickets"),
+    ] {
+        let test = ["config", "routes", "test", "--config.file=alertmanager.example.yml"];
+        let Some(output) = run(Tool::Amtool, &[&test[..], &labels[..]].concat()) else { return };
+        assert_eq!(output.stdout.trim(), receiver, "{labels:?}: {}", output.stderr);
+    }
 }
 
 #[test]
@@ -41,4 +70,24 @@ fn promtool_finds_that_the_rules_do_what_their_tests_say() {
     let Some(output) = run(Tool::Promtool, &arguments) else { return };
     assert_eq!(output.code, Some(0), "{}{}", output.stdout, output.stderr);
     assert_eq!(output.stdout.matches("SUCCESS").count(), files.len(), "{}", output.stdout);
+}
+
+/// The rule tests can fail: with rules whose alerts never fire, and with some that always do.
+#[test]
+fn promtool_finds_rules_that_are_wrong() {
+    for (from, to) in
+        [(" > 0\n", " > 1\n"), (", severity!=\"info\"}", "}"), ("keep_firing_for: 10m", "keep_firing_for: 3m")]
+    {
+        let copy = tempfile::TempDir::new().unwrap();
+        let tests = copy.path().join("tests");
+        std::fs::create_dir(&tests).unwrap();
+        let rules = std::fs::read_to_string(alerts().join("lanewatch.rules.yml")).unwrap();
+        assert!(rules.contains(from), "{from:?}");
+        std::fs::write(copy.path().join("lanewatch.rules.yml"), rules.replace(from, to)).unwrap();
+        let file = "tests/ports.test.yml";
+        std::fs::copy(alerts().join(file), copy.path().join(file)).unwrap();
+        let path = copy.path().join(file).display().to_string();
+        let Some(output) = run(Tool::Promtool, &["test", "rules", &path]) else { return };
+        assert_ne!(output.code, Some(0), "{file} does not notice {from:?} become {to:?}");
+    }
 }

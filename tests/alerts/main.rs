@@ -1,4 +1,5 @@
-//! The rules that are shipped: what Prometheus makes of them, and that they ask for what lanewatch serves.
+//! The rules that are shipped: what Prometheus makes of them, that they ask for what lanewatch serves, and the whole way
+//! from a link that degrades to a page.
 
 #![allow(clippy::panic, clippy::indexing_slicing, clippy::unwrap_used, reason = "tests")]
 
@@ -6,4 +7,8 @@
 mod common;
 
 mod checks;
+mod flow;
+mod generated;
+mod kept;
 mod names;
+mod servers;

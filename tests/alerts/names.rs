@@ -6,10 +6,32 @@ use crate::common::rules::{read, unknown};
 
 #[test]
 fn rules_ask_for_what_there_is() {
-    for rule in read("alerts/lanewatch.recording.yml").rules() {
-        let complaints = unknown(&rule.expr);
-        assert!(complaints.is_empty(), "{:?}: {complaints:?}", rule.record);
+    for file in ["alerts/lanewatch.recording.yml", "alerts/lanewatch.rules.yml"] {
+        for rule in read(file).rules() {
+            let complaints = unknown(&rule.expr);
+            assert!(complaints.is_empty(), "{:?}{:?}: {complaints:?}", rule.alert, rule.record);
+        }
     }
+}
+
+/// Queries in the texts of alerts are made with `printf`: what they name is served, too.
+#[test]
+fn texts_ask_for_what_there_is() {
+    let mut asked = 0;
+    for rule in read("alerts/lanewatch.rules.yml").rules() {
+        for query in rule.annotations["description"].split("printf \"").skip(1) {
+            let query = query.split_once('"').unwrap().0;
+            assert_eq!(unknown(query), Vec::<String>::new(), "{:?}", rule.alert);
+            asked += 1;
+        }
+    }
+    assert!(asked > 0);
+}
+
+#[test]
+fn what_is_not_served_is_complained_of() {
+    assert_eq!(unknown("lanewatch_findings"), ["no series \"lanewatch_findings\""]);
+    assert_eq!(unknown("sum by (kind) (lanewatch_finding)"), ["no label \"kind\""]);
 }
 
 #[test]

@@ -71,8 +71,9 @@ impl RuleFile {
     }
 }
 
-/// Labels of a series that the shipped rules record: those of all metrics that its expression uses, which may be more
-/// than it has.
+/// Labels of a series that lanewatch does not serve and the shipped rules know: those that they record, with the labels
+/// of all metrics that the expression uses, which may be more than it has; limits, which have none; and the one of
+/// node_exporter.
 pub fn recorded(name: &str) -> Option<Vec<String>> {
     static RECORDED: LazyLock<BTreeMap<String, Vec<String>>> = LazyLock::new(|| {
         let mut recorded = BTreeMap::new();
@@ -83,6 +84,12 @@ pub fn recorded(name: &str) -> Option<Vec<String>> {
         }
         recorded
     });
+    if name.starts_with("lanewatch:") && name.ends_with(":threshold") {
+        return Some(Vec::new());
+    }
+    if name == "node_textfile_mtime_seconds" {
+        return Some(vec!["file".to_owned()]);
+    }
     RECORDED.get(name).cloned()
 }
 

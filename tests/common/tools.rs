@@ -115,10 +115,7 @@ impl Prometheus {
 
     /// What an instant query gives.
     pub fn query(&self, expression: &str) -> Vec<Series> {
-        let answer = json(self.server.address, &format!("/api/v1/query?query={}", escaped(expression)));
-        assert_eq!(answer["status"], "success", "{expression}: {answer}");
-        let result = answer["data"]["result"].as_array().unwrap();
-        result.iter().map(|series| (labels(&series["metric"]), number(&series["value"][1]))).collect()
+        query(self.server.address, expression)
     }
 
     /// Asks until the answer suits.
@@ -187,6 +184,14 @@ pub fn node_exporter(program: &Path, sysfs: &Path) -> Server {
     command.arg("--collector.disable-defaults").arg("--collector.infiniband").arg("--web.disable-exporter-metrics");
     command.arg(format!("--path.sysfs={}", sysfs.display())).arg(format!("--web.listen-address={address}"));
     Server::spawn(command, address, directory, "/")
+}
+
+/// What an instant query of a server gives that speaks Prometheus' API.
+pub fn query(address: SocketAddr, expression: &str) -> Vec<Series> {
+    let answer = json(address, &format!("/api/v1/query?query={}", escaped(expression)));
+    assert_eq!(answer["status"], "success", "{expression}: {answer}");
+    let result = answer["data"]["result"].as_array().unwrap();
+    result.iter().map(|series| (labels(&series["metric"]), number(&series["value"][1]))).collect()
 }
 
 fn scrape_config(target: SocketAddr) -> String {

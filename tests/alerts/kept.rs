@@ -1,0 +1,167 @@
+//! Alerts, checks, runbooks and rule tests belong together one to one.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::path::Path;
+
+use lanewatch::model::check::Check;
+use serde::Deserialize;
+
+use crate::common::promql;
+use crate::common::rules::{Rule, read, text};
+
+/// Checks that tell and call nobody: their findings are info by default.
+const SILENT: [&str; 4] = ["port_counter_saturated", "pcie_limited_by_slot", "vf_leftover_config", "host_posture"];
+
+/// Where runbooks are, until someone says where theirs are.
+const RUNBOOKS: &str = "https://lanewatch.example/runbooks";
+
+fn rules() -> Vec<Rule> {
+    read("alerts/lanewatch.rules.yml").groups.into_iter().flat_map(|group| group.rules).collect()
+}
+
+fn names() -> BTreeSet<String> {
+    rules().into_iter().map(|rule| rule.alert.unwrap()).collect()
+}
+
+/// Names of files of a folder of `alerts/`, without this ending.
+fn files(folder: &str, ending: &str) -> BTreeSet<String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts").join(folder);
+    let names = fs::read_dir(folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter_map(|name| name.strip_suffix(ending).map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
+    assert_eq!(files("runbooks", ".md"), names());
+    for rule in rules() {
+        let name = rule.alert.unwrap();
+        assert_eq!(rule.annotations["runbook_url"], format!("{RUNBOOKS}/{name}.md"));
+    }
+}
+
+#[test]
+fn runbooks_say_what_on_call_asks() {
+    let sections = ["## Meaning\n", "## Impact\n", "## Diagnosis\n", "## Mitigation\n", "## When to ignore it\n"];
+    for name in names() {
+        let runbook = text(&format!("alerts/runbooks/{name}.md"));
+        assert!(runbook.starts_with(&format!("# {name}\n")), "{name}");
+        let found: Vec<&str> = runbook.split_inclusive('\n').filter(|line| line.starts_with("## ")).collect();
+        assert_eq!(found, sections, "{name}");
+        assert!(runbook.matches("```").count() >= 2, "{name} has no command");
+        assert!(!runbook.contains("\n## Meaning\n\n## "), "{name}");
+    }
+}
+
+/// What runbooks print and ask for is served; commands of lanewatch that they name are there.
+#[test]
+fn runbooks_name_what_there_is() {
+    let metrics = text("METRICS.md");
+    let commands = lanewatch::cli::args::command();
+    let commands: BTreeSet<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
+    for name in names() {
+        let runbook = text(&format!("alerts/runbooks/{name}.md"));
+        for (at, _) in runbook.match_indices("lanewatch_") {
+            let metric: String = runbook[at..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            assert!(metrics.contains(&format!("`{metric}`")), "{name}: {metric}");
+        }
+        for part in runbook.split("$ lanewatch ").skip(1) {
+            let command = part.split([' ', '\n']).next().unwrap();
+            assert!(commands.contains(command), "{name}: lanewatch {command}");
+        }
+        for part in runbook.split("](").skip(1) {
+            let link = part.split([')', '#']).next().unwrap();
+            let there = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/runbooks").join(link).exists();
+            assert!(there, "{name}: {link}");
+        }
+    }
+}
+
+#[test]
+fn every_check_that_calls_for_someone_has_an_alert() {
+    let known: BTreeSet<&str> = Check::ALL.iter().map(|check| check.as_str()).collect();
+    let mut alerted = BTreeSet::new();
+    for rule in rules() {
+        for selector in promql::parse(&rule.expr).unwrap().selectors.iter().filter(|s| s.name == "lanewatch_finding") {
+            let check = selector.matchers.iter().find(|matcher| matcher.label == "check").unwrap();
+            assert!(known.contains(check.value.as_str()), "{:?}: {}", rule.alert, check.value);
+            alerted.insert(check.value.clone());
+        }
+    }
+    let silent: BTreeSet<&str> = known.iter().copied().filter(|check| !alerted.contains(*check)).collect();
+    assert_eq!(silent, BTreeSet::from(SILENT));
+}
+
+#[test]
+fn alerts_on_findings_outlive_a_change_of_reason() {
+    for rule in rules().iter().filter(|rule| rule.expr.contains("lanewatch_finding")) {
+        let counts = rule.expr.starts_with("count by (job, site, rack)");
+        assert!(counts || rule.expr.starts_with("max without (reason, severity) (lanewatch_finding{"), "{}", rule.expr);
+    }
+}
+
+#[test]
+fn alerts_wait_and_go_on() {
+    for rule in rules() {
+        let name = rule.alert.as_deref().unwrap();
+        let minutes = |text: &str| text.strip_suffix('m').or(text.strip_suffix('h')).unwrap().parse::<u32>().unwrap();
+        assert!(minutes(rule.hold.as_deref().unwrap()) >= 1, "{name}");
+        assert!(rule.keep_firing_for.is_some() || name == "LanewatchAbsent", "{name}");
+        assert!(["critical", "warning"].contains(&rule.labels["severity"].as_str()), "{name}");
+        let summary = &rule.annotations["summary"];
+        assert!(summary.ends_with('.') && !summary.contains("{{"), "{name}: {summary}");
+        assert!(rule.labels.values().all(|value| !value.contains("{{")), "{name}");
+    }
+}
+
+#[derive(Deserialize)]
+struct RuleTests {
+    tests: Vec<RuleTest>,
+}
+
+#[derive(Deserialize)]
+struct RuleTest {
+    name: String,
+    input_series: Vec<serde_yaml_ng::Value>,
+    #[serde(default, rename = "alert_rule_test")]
+    looks: Vec<Look>,
+}
+
+#[derive(Deserialize)]
+struct Look {
+    alertname: String,
+    exp_alerts: Vec<Expected>,
+}
+
+#[derive(Deserialize)]
+struct Expected {
+    exp_labels: BTreeMap<String, String>,
+    exp_annotations: BTreeMap<String, String>,
+}
+
+/// For each severity of each alert a test where it fires, texts and all, and for each alert one where it never does
+/// although there is something to look at.
+#[test]
+fn every_alert_is_seen_to_fire_and_not_to_fire() {
+    let (mut fires, mut silent) = (BTreeSet::new(), BTreeSet::new());
+    for file in files("tests", ".test.yml") {
+        let tests: RuleTests = serde_yaml_ng::from_str(&text(&format!("alerts/tests/{file}.test.yml"))).unwrap();
+        for test in tests.tests {
+            let by_name = test.looks.iter().map(|case| case.alertname.as_str());
+            for name in by_name.collect::<BTreeSet<_>>() {
+                let cases = || test.looks.iter().filter(|case| case.alertname == name);
+                let expected: Vec<&Expected> = cases().flat_map(|case| &case.exp_alerts).collect();
+                for alert in &expected {
+                    assert_eq!(alert.exp_annotations.len(), 3, "{file}: {}", test.name);
+                    fires.insert((name.to_owned(), alert.exp_labels["severity"].clone()));
+                }
+                if expected.is_empty() && !test.input_series.is_empty() {
+                    silent.insert(name.to_owned());
+                }
+            }
+        }
+    }
+    let all: BTreeSet<_> = rules().iter().map(|r| (r.alert.clone().unwrap(), r.labels["severity"].clone())).collect();
+    assert_eq!(fires, all);
+    assert_eq!(silent, names());
+}

@@ -1,0 +1,172 @@
+//! What rules are run with: Prometheus or vmalert over VictoriaMetrics, Alertmanager, and who is told.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::http;
+use crate::common::rules::text;
+use crate::common::run::{Server, free_address};
+use crate::common::tools::{Tool, require};
+use crate::common::toy::Toy;
+
+/// A real Alertmanager with the example's routes and inhibitions. Its waits are cut to seconds, and its receivers are
+/// this test's.
+pub(super) struct Alertmanager {
+    pub(super) server: Server,
+    pub(super) pager: Toy,
+    pub(super) tickets: Toy,
+}
+
+impl Alertmanager {
+    /// Starts one; none where it is not installed.
+    pub(super) fn start() -> Option<Self> {
+        let program = require(Tool::Alertmanager)?;
+        let (pager, tickets) = (Toy::serve("{}"), Toy::serve("{}"));
+        let mut config = text("alerts/alertmanager.example.yml");
+        for (from, to) in [
+            ("http://pager.example/", format!("http://{}/", pager.address)),
+            ("http://tickets.example/", format!("http://{}/", tickets.address)),
+            ("group_wait: 30s", "group_wait: 2s".to_owned()),
+            ("group_interval: 5m", "group_interval: 1s".to_owned()),
+        ] {
+            assert!(config.contains(from), "{from}");
+            config = config.replace(from, &to);
+        }
+        let (address, directory) = (free_address(), TempDir::new().unwrap());
+        let file = directory.path().join("alertmanager.yml");
+        fs::write(&file, config).unwrap();
+        let mut command = Command::new(program);
+        command.arg(format!("--config.file={}", file.display()));
+        command.arg(format!("--storage.path={}", directory.path().join("data").display()));
+        command.arg(format!("--web.listen-address={address}")).arg("--cluster.listen-address=");
+        Some(Self { server: Server::spawn(command, address, directory, "/-/ready"), pager, tickets })
+    }
+
+    /// Alerts that hold now, silenced ones among them.
+    pub(super) fn alerts(&self) -> Vec<Value> {
+        serde_json::from_slice(&self.server.get("/api/v2/alerts?active=true&inhibited=true").body).unwrap()
+    }
+
+    /// Waits for a state of the alerts.
+    pub(super) fn wait_for(&self, what: &str, suits: impl Fn(&[Value]) -> bool) -> Vec<Value> {
+        let end = Instant::now() + Duration::from_secs(90);
+        loop {
+            let alerts = self.alerts();
+            if suits(&alerts) {
+                return alerts;
+            }
+            assert!(Instant::now() < end, "no {what}: {alerts:#?}\n{}", self.server.log());
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+/// Whether an alert of this name is silenced by another.
+pub(super) fn is_silenced(alert: &Value) -> bool {
+    !alert["status"]["inhibitedBy"].as_array().unwrap().is_empty()
+}
+
+/// Messages that a receiver got, each with its status and the names of its alerts.
+pub(super) fn messages(receiver: &Toy) -> Vec<(String, Vec<String>)> {
+    let name = |alert: &Value| alert["labels"]["alertname"].as_str().unwrap().to_owned();
+    let message = |body: String| {
+        let message: Value = serde_json::from_str(&body).unwrap();
+        let alerts = message["alerts"].as_array().unwrap().iter().map(name).collect();
+        (message["status"].as_str().unwrap().to_owned(), alerts)
+    };
+    receiver.received().into_iter().map(message).collect()
+}
+
+/// A rule file as it is shipped, but that it waits seconds where it waits minutes and goes on for seconds, too.
+fn hastened(path: &str) -> String {
+    let lines = text(path);
+    let lines = lines.lines().map(|line| match line.trim_start().split_once(": ") {
+        Some((key @ ("for" | "keep_firing_for" | "interval"), _)) => {
+            let indent = line.len() - line.trim_start().len();
+            format!("{}{key}: {}s\n", " ".repeat(indent), if key == "interval" { 1 } else { 3 })
+        }
+        _ => format!("{line}\n"),
+    });
+    lines.collect()
+}
+
+fn scrape_config(targets: &[SocketAddr]) -> String {
+    let targets: Vec<String> = targets.iter().map(|target| format!("'{target}'")).collect();
+    format!(
+        "scrape_configs:\n  - job_name: lanewatch\n    static_configs:\n      - targets: [{}]\n        \
+         labels: {{site: s1, rack: r1}}\n",
+        targets.join(", ")
+    )
+}
+
+/// Prometheus that scrapes every second, with the shipped rules.
+pub(super) fn prometheus(targets: &[SocketAddr], alertmanager: SocketAddr) -> Option<Server> {
+    let program = require(Tool::Prometheus)?;
+    let (address, directory) = (free_address(), TempDir::new().unwrap());
+    let path = |name: &str| directory.path().join(name);
+    fs::write(path("rules.yml"), hastened("alerts/lanewatch.rules.yml")).unwrap();
+    fs::write(path("recording.yml"), hastened("alerts/lanewatch.recording.yml")).unwrap();
+    let config = format!(
+        "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
+         rule_files: [rules.yml, recording.yml]\n\
+         alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager}']}}]}}]}}\n{}",
+        scrape_config(targets)
+    );
+    fs::write(path("prometheus.yml"), config).unwrap();
+    let mut command = Command::new(program);
+    command.arg(format!("--config.file={}", path("prometheus.yml").display()));
+    command.arg(format!("--storage.tsdb.path={}", path("data").display()));
+    command.arg(format!("--web.listen-address={address}"));
+    Some(Server::spawn(command, address, directory, "/-/ready"))
+}
+
+/// VictoriaMetrics that scrapes every second, and vmalert over it with its variant of the rules.
+pub(super) fn vmalert(targets: &[SocketAddr], alertmanager: SocketAddr) -> Option<(Server, Server)> {
+    let (keeper, program) = (require(Tool::VictoriaMetrics)?, require(Tool::Vmalert)?);
+    let (address, directory) = (free_address(), TempDir::new().unwrap());
+    let config = format!("global: {{scrape_interval: 1s, scrape_timeout: 1s}}\n{}", scrape_config(targets));
+    fs::write(directory.path().join("scrape.yml"), config).unwrap();
+    let mut command = Command::new(keeper);
+    command.arg(format!("-promscrape.config={}", directory.path().join("scrape.yml").display()));
+    command.arg(format!("-storageDataPath={}", directory.path().join("data").display()));
+    command.arg(format!("-httpListenAddr={address}")).arg("-search.latencyOffset=1s").arg("-search.disableCache");
+    let keeper = Server::spawn(command, address, directory, "/health");
+
+    let (own, directory) = (free_address(), TempDir::new().unwrap());
+    let mut command = Command::new(program);
+    for (name, path) in
+        [("rules", "alerts/vmalert/lanewatch.rules.yml"), ("recording", "alerts/lanewatch.recording.yml")]
+    {
+        let file = directory.path().join(format!("{name}.yml"));
+        fs::write(&file, hastened(path)).unwrap();
+        command.arg(format!("-rule={}", file.display()));
+    }
+    for flag in ["datasource", "remoteWrite", "remoteRead"] {
+        command.arg(format!("-{flag}.url=http://{address}"));
+    }
+    command.arg(format!("-notifier.url=http://{alertmanager}")).arg(format!("-httpListenAddr={own}"));
+    command.arg("-evaluationInterval=1s").arg("-datasource.queryStep=5s").arg("-remoteWrite.flushInterval=1s");
+    Some((keeper, Server::spawn(command, own, directory, "/health")))
+}
+
+/// Rules of an evaluator that failed, with what it says of them.
+pub(super) fn failed(address: SocketAddr) -> Vec<String> {
+    let answer = http::get(address, "/api/v1/rules").unwrap();
+    let answer: Value = serde_json::from_slice(&answer.body).unwrap();
+    let groups = answer["data"]["groups"].as_array().unwrap();
+    let rules = groups.iter().flat_map(|group| group["rules"].as_array().unwrap());
+    let error = |rule: &Value| rule["lastError"].as_str().filter(|error| !error.is_empty()).map(str::to_owned);
+    rules.filter_map(error).collect()
+}
+
+/// Writes a file of a host's tree anew.
+pub(super) fn put(root: &Path, file: &Path, line: &str) {
+    fs::write(root.join(file), format!("{line}\n")).unwrap();
+}
