@@ -1,6 +1,6 @@
 //! Every query of every panel, annotation and variable, asked of a real Prometheus that has the fleet's samples.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::process::Command;
 use std::sync::LazyLock;
@@ -171,4 +171,52 @@ fn a_host_without_site_and_rack_is_seen_and_a_site_can_be_chosen() {
     assert_eq!(count(&[("job", "node")]), 0);
     let sites = prometheus.values("site", r#"lanewatch_build_info{instance="node15:10015"}"#);
     assert_eq!(sites, Vec::<Value>::new());
+}
+
+/// Labels that a row may go without: where a scrape configuration sets none, a card has no interface, and so on.
+fn labels_of(answers: &[Vec<Value>]) -> BTreeSet<String> {
+    let series = answers.iter().flatten();
+    series.flat_map(|one| one["metric"].as_object().into_iter().flatten().map(|(name, _)| name.clone())).collect()
+}
+
+#[test]
+fn numbers_are_one_and_columns_have_something_to_show() {
+    let Some(prometheus) = filled() else { return };
+    let (all, mut tables, mut stats) = (BTreeMap::new(), 0, 0);
+    for (name, dashboard) in shipped() {
+        for panel in panels(&dashboard) {
+            let place = format!("{name}: {}", text(panel, "title"));
+            let ask = |target: &Value| prometheus.query(&interpolated(&dashboard, text(target, "expr"), &all), true);
+            let answers = || -> Vec<_> { panel["targets"].as_array().unwrap().iter().map(ask).collect() };
+            match text(panel, "type") {
+                "stat" => {
+                    stats += 1;
+                    assert_eq!(answers().iter().map(Vec::len).collect::<Vec<_>>(), [1], "{place}");
+                }
+                "table" => {
+                    tables += 1;
+                    let (answers, steps) = (answers(), panel["transformations"].as_array().unwrap());
+                    let labels = labels_of(&answers);
+                    let kept = steps.iter().find(|step| step["id"] == "filterFieldsByName").unwrap();
+                    for column in kept["options"]["include"]["names"].as_array().unwrap() {
+                        let column = column.as_str().unwrap();
+                        let query = column.strip_prefix("Value #").map(|letter| letter.as_bytes()[0] - b'A');
+                        match (column, query) {
+                            ("Value", _) => assert_eq!(answers.len(), 1, "{place}"),
+                            (_, Some(number)) => assert!(usize::from(number) < answers.len(), "{place}: {column}"),
+                            _ => assert!(labels.contains(column), "{place}: no answer has a label {column}"),
+                        }
+                    }
+                    // More queries are one row where their labels agree: what has no label in common is a table apart.
+                    for answer in &answers {
+                        let shared = labels_of(std::slice::from_ref(answer));
+                        let first = labels_of(&answers[..1]);
+                        assert!(shared.intersection(&first).next().is_some(), "{place}");
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+    assert!(tables > 20 && stats > 25, "{tables} tables, {stats} numbers");
 }
