@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture bench fuzz lint alerts screenshot dashboards-pictures setup lab-image
+.PHONY: help run test lab capture bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -9,6 +9,7 @@ help:
 	@echo 'make lab    the scenarios on a real kernel, in virtual machines (Debian on x86_64, as root; no KVM needed)'
 	@echo 'make capture   recorded hosts of the lab, in .cache/captures'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
+	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make lint   format, clippy and documentation without a warning'
 	@echo 'make alerts the rules for Kubernetes and vmalert, and tables of alerts, from alerts/lanewatch.rules.yml'
@@ -36,8 +37,12 @@ lab: lab-image
 capture: lab-image
 	$(CARGO) test --locked --test lab -- --ignored captures
 
+# The whole fleet is `make fleet`, which takes ten minutes.
 bench: setup
-	$(CARGO) bench --locked
+	LANEWATCH_FLEET_HOSTS=1000 LANEWATCH_RULE_HOSTS=0 $(CARGO) bench --locked
+
+fleet: setup
+	$(CARGO) bench --locked --bench fleet
 
 fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked --version 0.13.2 cargo-fuzz

@@ -82,6 +82,11 @@ impl Sums {
     pub fn stranded(&self) -> BytesPerSecond {
         [self.degraded, self.slot, self.design, self.down, self.missing].into_iter().sum()
     }
+
+    /// What can be won back: all that is stranded, but for what is so by design.
+    pub fn mendable(&self) -> BytesPerSecond {
+        [self.degraded, self.slot, self.down, self.missing].into_iter().sum()
+    }
 }
 
 impl AddAssign for VfSums {

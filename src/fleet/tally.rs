@@ -79,7 +79,7 @@ pub struct Fleet {
     pub groups: BTreeMap<Vec<String>, Sums>,
     /// Models.
     pub models: BTreeMap<Model, ModelLine>,
-    /// Hosts with most stranded, worst first.
+    /// Hosts with most that can be won back first, then those with most stranded by design.
     pub worst: Vec<HostLine>,
     /// What gives most back, most first.
     pub fixes: Vec<Fix>,
@@ -129,8 +129,13 @@ impl Fleet {
     }
 
     fn order_worst(&mut self, top: usize) {
-        let by = |line: &HostLine| line.sums.stranded().0;
-        self.worst.sort_by(|a, b| by(b).total_cmp(&by(a)).then_with(|| a.id.cmp(&b.id)));
+        // A design is no fault of the host: it comes after all that can be mended.
+        let mendable = |line: &HostLine| line.sums.mendable().0;
+        let stranded = |line: &HostLine| line.sums.stranded().0;
+        self.worst.sort_by(|a, b| {
+            let by_all = || stranded(b).total_cmp(&stranded(a)).then_with(|| a.id.cmp(&b.id));
+            mendable(b).total_cmp(&mendable(a)).then_with(by_all)
+        });
         self.worst.truncate(top);
     }
 

@@ -3,7 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod catalogue;
 #[path = "../common/mod.rs"]
 mod common;
 mod odd;
 mod refused;
+mod simulated;

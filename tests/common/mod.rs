@@ -7,6 +7,7 @@
 pub mod cost;
 pub mod exposition;
 pub mod faulty;
+pub mod fleet;
 pub mod hand;
 pub mod host;
 pub mod http;

@@ -88,8 +88,8 @@ pub struct Server {
     /// Longest answer, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
     pub max_answer: u16,
-    /// Instances asked about at once
-    #[arg(long, value_name = "N", default_value_t = 200, value_parser = clap::value_parser!(u16).range(1..))]
+    /// Instances asked about at once; servers look up to 100 by name, and go through all hosts for more
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
     pub shard: u16,
 }
 

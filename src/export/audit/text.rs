@@ -155,7 +155,7 @@ fn worst(out: &mut String, fleet: &Fleet) {
     if fleet.worst.is_empty() {
         return;
     }
-    out.push_str("\nhosts with most stranded\n");
+    out.push_str("\nhosts, the worst first\n");
     let mut heading = vec!["host"];
     heading.extend(fleet.by.iter().map(String::as_str));
     heading.extend(["stranded", "of", "degraded", "slots", "design", "down", "gone"]);

@@ -152,6 +152,14 @@ fn vfs_by_who_holds_them_and_a_pf_without_any_on_a_host_that_gives_them_out() {
 }
 
 #[test]
+fn a_bond_is_one_device_with_the_rate_of_all_its_ports() {
+    let mut bond = card_of("mlx5_bond_0", "0000:0a:00.0", 16.0, 25e9);
+    bond.push("sriov_vfs{pf=0000:0a:00.1,kind=configured} 0".to_owned());
+    let found = reckoned(&[bond], &[]);
+    assert_eq!((found.total.devices, found.total.installed.0, found.total.usable.0), (1, 25e9, 25e9));
+}
+
+#[test]
 fn software_devices_and_vfs_add_nothing() {
     let lines = [
         "device_info{device=rxe0,pci_address=,function=none} 1",
