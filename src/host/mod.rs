@@ -12,6 +12,7 @@ pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
+pub mod gids;
 pub mod holders;
 pub mod io;
 pub mod irq;
@@ -20,6 +21,7 @@ pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod netlink;
+pub mod netsetup;
 pub mod numa;
 pub mod pci;
 pub mod posture;
@@ -56,6 +58,8 @@ pub const COLLECTORS: &[Spec] = &[
     holders::SPEC,
     machine::SPEC,
     ethtool::SPEC,
+    netsetup::SPEC,
+    gids::SPEC,
     irq::SPEC,
     kmsg::SPEC,
     numa::SPEC,

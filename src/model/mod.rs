@@ -17,6 +17,7 @@ pub mod kmsg;
 pub mod machine;
 pub mod maintenance;
 pub mod net;
+pub mod netsetup;
 pub mod numa;
 pub mod pcie;
 pub mod policy;

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::model::ethtool::{Meaning, NetdevStatistics};
 use crate::model::history::{History, Window};
 use crate::model::ids::PortKey;
+use crate::model::netsetup::{NetdevSetup, PFC_FRAMES};
 use crate::model::rdma::{LinkLayer, RdmaDevice};
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
@@ -30,6 +31,7 @@ pub const COUNTERS: [&str; 8] = [
 #[derive(Debug, Default)]
 pub struct Roce {
     netdevs: BTreeMap<Arc<str>, Tick>,
+    setups: BTreeMap<Arc<str>, Tick>,
     ports: BTreeMap<PortKey, Tick>,
 }
 
@@ -45,6 +47,16 @@ impl Roce {
                 let window = windows.entry(Arc::clone(&statistic.name)).or_insert_with(|| Window::new(SPAN));
                 window.push(statistics.at, value);
             }
+        }
+        for setup in snapshot.all::<NetdevSetup>() {
+            if self.setups.insert(Arc::clone(&setup.netdev), setup.at) == Some(setup.at) {
+                continue;
+            }
+            // Frames that were not counted before the first one was: from none on.
+            let Some(pfc) = setup.dcb.pfc else { continue };
+            let windows = history.netdevs.entry(Arc::clone(&setup.netdev)).or_default();
+            let window = windows.entry(Arc::from(PFC_FRAMES)).or_insert_with(|| Window::new(SPAN));
+            window.push(setup.at, pfc.total().unwrap_or(0));
         }
         for device in snapshot.devices() {
             self.observe_device(history, device);

@@ -1,5 +1,6 @@
 //! The families by what they speak of. A module holds rows of the catalogue, each with its write.
 
+pub mod addressing;
 pub mod agent;
 pub mod device;
 pub mod findings;
