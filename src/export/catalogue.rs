@@ -6,7 +6,7 @@ use prometheus_client::metrics::MetricType;
 
 use super::content::Content;
 use super::families::{
-    addressing, agent, device, findings, irq, kmsg, netdev, pcie, port, posture, probe, process, vf,
+    addressing, agent, device, findings, health, irq, kmsg, netdev, pcie, port, posture, probe, process, vf,
 };
 use super::series::Series;
 
@@ -106,6 +106,7 @@ pub const FAMILIES: &[Part] = &[
     Part { title: "Ethernet ports", families: netdev::FAMILIES },
     Part { title: "Interrupts", families: irq::FAMILIES },
     Part { title: "Kernel messages", families: kmsg::FAMILIES },
+    Part { title: "Health reporters", families: health::FAMILIES },
     Part { title: "The host", families: posture::FAMILIES },
     Part { title: "Probes", families: probe::FAMILIES },
     Part { title: "Findings", families: findings::FAMILIES },

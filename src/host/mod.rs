@@ -7,6 +7,7 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod devlink;
 pub mod ethtool;
 pub mod example;
 pub mod file;
@@ -59,6 +60,7 @@ pub const COLLECTORS: &[Spec] = &[
     machine::SPEC,
     ethtool::SPEC,
     netsetup::SPEC,
+    devlink::SPEC,
     gids::SPEC,
     irq::SPEC,
     kmsg::SPEC,

@@ -9,6 +9,7 @@ pub mod cpus;
 pub mod ethtool;
 pub mod event;
 pub mod finding;
+pub mod health;
 pub mod history;
 pub mod holder;
 pub mod ids;

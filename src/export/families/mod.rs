@@ -4,6 +4,7 @@ pub mod addressing;
 pub mod agent;
 pub mod device;
 pub mod findings;
+pub mod health;
 pub mod irq;
 pub mod kmsg;
 pub mod netdev;

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::{address, now};
 use crate::model::ethtool::NetdevLine;
+use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::netsetup::{Dcb, Ipoib, NetdevSetup, Offload, Pfc, PortAddressing, Priorities, PriorityTrust};
+use crate::model::posture::{Acs, AcsSwitches, PciIsolation};
 use crate::model::snapshot::Fact;
 
 pub(super) fn setups() -> Vec<Fact> {
@@ -56,6 +58,34 @@ pub(super) fn setups() -> Vec<Fact> {
         default_tos: Some(106),
         traffic_class: None,
     };
+    let reporter = |name: &str, in_error, errors| Reporter {
+        name: Arc::from(name),
+        in_error,
+        errors,
+        recoveries: 2,
+        auto_recover: Some(true),
+    };
+    let health = FunctionHealth {
+        pci_address: address("0000:98:00.0"),
+        device: DeviceName::new("mlx5_3"),
+        reporters: vec![reporter("fw", true, 3), reporter("tx", false, 2)],
+    };
+    let isolation = |text: &str, acs, ari| PciIsolation { address: address(text), acs: Some(acs), ari };
+    let isolations = [
+        isolation("0000:97:02.0", Acs::Switches(AcsSwitches(0x1d)), None),
+        isolation("0000:98:00.0", Acs::None, Some(true)),
+        isolation("0000:3a:00.0", Acs::Hidden, None),
+        isolation("0000:3b:00.0", Acs::Hidden, Some(true)),
+    ];
     let line = NetdevLine { netdev: Arc::from("eth2"), fec: Some("rs"), pause: Some((false, false)) };
-    vec![Arc::new(ethernet), Arc::new(ipoib), Arc::new(plain), Arc::new(addressing), Arc::new(line)]
+    let mut facts: Vec<Fact> = vec![
+        Arc::new(ethernet),
+        Arc::new(ipoib),
+        Arc::new(plain),
+        Arc::new(addressing),
+        Arc::new(line),
+        Arc::new(health),
+    ];
+    facts.extend(isolations.map(|isolation| Arc::new(isolation) as Fact));
+    facts
 }

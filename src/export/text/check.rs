@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::posture::posture;
 use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
@@ -36,6 +37,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
     }
     if verbose {
         out.push_str(&details(report));
+        out.push_str(&posture(&report.snapshot));
     }
     out
 }

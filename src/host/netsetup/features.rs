@@ -65,6 +65,15 @@ pub(super) fn offloads(reply: Attributes<'_>) -> Vec<Offload> {
     NAMES.iter().map(offload).collect()
 }
 
+/// The known ones of a list by the ioctl: name, on, fixed.
+pub(super) fn listed(features: &[(String, bool, bool)]) -> Vec<Offload> {
+    let offload = |name: &&'static str| {
+        let (_, on, fixed) = features.iter().find(|(known, _, _)| known == name)?;
+        Some(Offload { name, on: *on, fixed: *fixed })
+    };
+    NAMES.iter().filter_map(offload).collect()
+}
+
 /// The known names in a set of bits: all of a list without a mask, those with a value of one with a mask.
 fn set(bitset: &[u8]) -> BTreeSet<&'static str> {
     let listed = Attributes::new(bitset).any(|(kind, _)| kind == BITSET_NOMASK);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{Place, dcb, features};
+use super::{Ioctl, Place, dcb, features};
 use crate::host::collector::{Lane, Pass};
 use crate::host::ethtool::standard::{FAMILY, refused};
 use crate::host::file::Watched;
@@ -30,17 +30,27 @@ pub(super) struct SetupLane {
     connection: Option<Box<dyn Nldev>>,
     no_dcb_until: Option<Tick>,
     family: Option<Family>,
+    ioctl: Option<Ioctl>,
     no_features_until: Option<Tick>,
 }
 
 impl SetupLane {
     pub(super) fn new(netdev: Arc<str>, place: Place) -> Self {
-        Self { netdev, place, route: None, connection: None, no_dcb_until: None, family: None, no_features_until: None }
+        Self {
+            netdev,
+            place,
+            route: None,
+            connection: None,
+            no_dcb_until: None,
+            family: None,
+            ioctl: None,
+            no_features_until: None,
+        }
     }
 
     /// Gives it whom to ask; a recorded host has files alone.
-    pub(super) fn asking(self, route: Option<Connect>, generic: Option<Connect>) -> Self {
-        Self { route, family: generic.map(|connect| Family::new(FAMILY, connect)), ..self }
+    pub(super) fn asking(self, route: Option<Connect>, generic: Option<Connect>, ioctl: Option<Ioctl>) -> Self {
+        Self { route, family: generic.map(|connect| Family::new(FAMILY, connect)), ioctl, ..self }
     }
 
     fn dcb(&mut self, pass: &mut Pass<'_>) -> Dcb {
@@ -75,14 +85,33 @@ impl SetupLane {
         replies
     }
 
+    /// Over netlink, or by the ioctl where that is not offered.
     fn offloads(&mut self, pass: &mut Pass<'_>) -> Vec<Offload> {
-        let asleep = self.no_features_until.is_some_and(|until| pass.now < until);
-        let Some(family) = self.family.as_mut().filter(|_| !asleep) else { return Vec::new() };
+        if self.no_features_until.is_some_and(|until| pass.now < until) {
+            return Vec::new();
+        }
         self.no_features_until = None;
-        match family.ask(pass.now, features::GET, false, &features::request(&self.netdev)) {
-            Ok(replies) => {
-                let reply = replies.as_ref().and_then(|replies| replies.first());
-                reply.map(|reply| features::offloads(generic::attributes(reply))).unwrap_or_default()
+        let said = match &mut self.family {
+            Some(family) => family.ask(pass.now, features::GET, false, &features::request(&self.netdev)),
+            None => Ok(None),
+        };
+        let listed = match said {
+            Ok(Some(replies)) => {
+                let reply = replies.first();
+                return reply.map(|reply| features::offloads(generic::attributes(reply))).unwrap_or_default();
+            }
+            Err(error) if !refused(&error) => Err(error),
+            Ok(None) | Err(_) => match &self.ioctl {
+                Some(ioctl) => ioctl(&self.netdev),
+                None => Ok(Vec::new()),
+            },
+        };
+        match listed {
+            Ok(listed) => {
+                if listed.is_empty() {
+                    self.no_features_until = Some(pass.now.after(NOT_OFFERED));
+                }
+                features::listed(&listed)
             }
             Err(error) => {
                 if self.failed(pass, "ETHTOOL_MSG_FEATURES_GET", &error) {
@@ -159,6 +188,7 @@ impl Lane for SetupLane {
     }
 
     fn quarantined(&self) -> usize {
-        usize::from(self.no_dcb_until.is_some()) + usize::from(self.no_features_until.is_some())
+        let features = self.no_features_until.filter(|_| self.family.is_some() || self.ioctl.is_some());
+        usize::from(self.no_dcb_until.is_some()) + usize::from(features.is_some())
     }
 }

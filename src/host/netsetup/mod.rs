@@ -8,11 +8,13 @@ mod lane;
 mod tests;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec};
+use super::ethtool::kernel::Kernel;
 use super::function::Census;
 use super::net::interfaces;
 use super::netlink::socket::{self, Connect};
@@ -27,13 +29,20 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| Box::new(Setups::new(setup, setup.host.live.then(socket::generic))),
+    make: |setup| {
+        let ioctl: Ioctl = Arc::new(|netdev| Kernel::new()?.features(netdev));
+        Box::new(Setups::new(setup, setup.host.live.then(socket::generic), setup.host.live.then_some(ioctl)))
+    },
 };
+
+/// Tells the offloads of an interface where ethtool over netlink is not offered: name, on, fixed.
+type Ioctl = Arc<dyn Fn(&str) -> io::Result<Vec<(String, bool, bool)>> + Send + Sync>;
 
 struct Setups {
     filter: Filter,
     route: Option<Connect>,
     generic: Option<Connect>,
+    ioctl: Option<Ioctl>,
     places: BTreeMap<Arc<str>, Place>,
 }
 
@@ -47,9 +56,9 @@ struct Place {
 }
 
 impl Setups {
-    fn new(setup: &Setup, generic: Option<Connect>) -> Self {
+    fn new(setup: &Setup, generic: Option<Connect>, ioctl: Option<Ioctl>) -> Self {
         let (filter, route) = (setup.filter.clone(), setup.host.route.clone());
-        Self { filter, route, generic, places: BTreeMap::new() }
+        Self { filter, route, generic, ioctl, places: BTreeMap::new() }
     }
 }
 
@@ -80,7 +89,7 @@ impl Collector for Setups {
         match self.places.get(&found.key) {
             Some(place) => {
                 let lane = SetupLane::new(Arc::clone(&found.key), place.clone());
-                Box::new(lane.asking(self.route.clone(), self.generic.clone()))
+                Box::new(lane.asking(self.route.clone(), self.generic.clone(), self.ioctl.clone()))
             }
             None => Box::new(NoLane),
         }

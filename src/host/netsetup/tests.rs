@@ -12,7 +12,7 @@ use crate::host::collector::Depth;
 use crate::host::netlink::generic::tests::Made;
 use crate::host::netlink::socket::Nldev;
 use crate::host::rig::{Rig, facts};
-use crate::model::netsetup::{Ecn, Ipoib, NetdevSetup, Priorities, PriorityTrust};
+use crate::model::netsetup::{Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
 use crate::model::time::Tick;
 
 const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
@@ -119,7 +119,7 @@ fn offloads_and_kernels_that_do_not_tell_them() {
     let (rig, made) = (rig(), Arc::new(Made::default()));
     let host = rig.memory.host();
     let setup = Setup { host: host.clone(), filter: Filter::default() };
-    let mut collector = Setups::new(&setup, Some(Made::connect(&made)));
+    let mut collector = Setups::new(&setup, Some(Made::connect(&made)), None);
     let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
     let mut lane = collector.open(&found[0]);
     let mut read = |second: i64| {
@@ -133,6 +133,24 @@ fn offloads_and_kernels_that_do_not_tell_them() {
     assert_eq!(read(600), (Some(16), 0, 0));
     *made.refuses.lock().unwrap() = Some(Errno::IO);
     assert_eq!(read(660), (None, 1, 0));
+}
+
+#[test]
+fn older_kernels_tell_offloads_by_the_ioctl() {
+    let (rig, made) = (rig(), Arc::new(Made::default()));
+    let host = rig.memory.host();
+    let setup = Setup { host: host.clone(), filter: Filter::default() };
+    let ioctl: Ioctl = Arc::new(|netdev| {
+        assert_eq!(netdev, "eth2");
+        let feature = |name: &str, on, fixed| (name.to_owned(), on, fixed);
+        Ok(vec![feature("rx-lro", false, true), feature("of-no-interest", true, true), feature("rx-gro", true, false)])
+    });
+    let mut collector = Setups::new(&setup, Some(Made::connect(&made)), Some(ioctl));
+    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let found = collector.discover(&mut pass).unwrap();
+    let setups = facts::<NetdevSetup>(&collector.open(&found[0]).read(&mut pass));
+    let offload = |name, on, fixed| Offload { name, on, fixed };
+    assert_eq!(setups[0].offloads, [offload("rx-gro", true, false), offload("rx-lro", false, true)]);
 }
 
 #[test]
@@ -157,10 +175,16 @@ fn the_running_kernel_answers() {
             device: DeviceName::new("mlx5_0"),
         };
         let lane = SetupLane::new(Arc::from(name), place);
-        let mut lane = lane.asking(Some(socket::route()), Some(socket::generic()));
+        let mut lane = lane.asking(Some(socket::route()), Some(socket::generic()), None);
         let mut pass = Pass::new(&host, Tick(0), Depth::Full);
         let setups = facts::<NetdevSetup>(&lane.read(&mut pass));
         assert_eq!(pass.faults, []);
-        println!("{setups:?}");
+        // What netlink says, the ioctl says too.
+        let listed = Kernel::new().unwrap().features(&setups[0].netdev).unwrap();
+        let by_ioctl = features::listed(&listed);
+        assert!(!by_ioctl.is_empty());
+        for offload in &setups[0].offloads {
+            assert!(by_ioctl.contains(offload) || (!offload.on && offload.fixed), "{offload:?} {listed:?}");
+        }
     }
 }
