@@ -13,6 +13,7 @@ use crate::model::history::Window;
 use crate::model::ids::PortKey;
 use crate::model::netsetup::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
+use crate::model::roce::{CONTROLLED, DISCARDED, IGNORED, LOST};
 use crate::model::time::Tick;
 
 /// The time that is judged.
@@ -155,7 +156,8 @@ fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
 }
 
 fn discards(rises: &Rises<'_>) -> Option<Case> {
-    let dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, Meaning::Event(_)));
+    let mut dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, Meaning::Event(_)));
+    dropped.extend(DISCARDED.iter().map(|name| (*name, rises.port(&[name]))).filter(|(_, count)| *count > 0));
     let total: u64 = dropped.iter().map(|(_, count)| count).sum();
     (total > MOST_LOST).then(|| {
         let text = format!(
@@ -169,8 +171,8 @@ fn discards(rises: &Rises<'_>) -> Option<Case> {
 
 /// Packets were lost, and nobody marked or paused any: where the interface says so, PFC cannot be at work.
 fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
-    let lost = rises.port(&["out_of_sequence", "packet_seq_err", "local_ack_timeout_err"]);
-    let controlled = rises.port(&["np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled"]);
+    let lost = rises.port(LOST);
+    let controlled = rises.port(CONTROLLED);
     let paused = !rises.netdev(|_, meaning| matches!(meaning, Meaning::PfcFrames { .. })).is_empty()
         || rises.statistic(PFC_FRAMES).is_some_and(|(frames, _)| frames > 0);
     if lost <= MOST_LOST || controlled > 0 || paused {
@@ -197,12 +199,12 @@ fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
 }
 
 fn ignored(rises: &Rises<'_>) -> Option<Case> {
-    let ignored = rises.port(&["rp_cnp_ignored"]);
+    let ignored = rises.port(IGNORED);
     let text = format!(
         "{ignored} congestion notifications were ignored in the last five minutes: the sending side of DCQCN is switched \
          off here"
     );
-    (ignored > MOST_LOST).then(|| ("cnp_ignored", text, vec![("rp_cnp_ignored".to_owned(), ignored)]))
+    (ignored > MOST_LOST).then(|| ("cnp_ignored", text, vec![("cnp_ignored".to_owned(), ignored)]))
 }
 
 #[cfg(test)]

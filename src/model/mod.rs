@@ -26,6 +26,7 @@ pub mod posture;
 pub mod probe;
 pub mod rdma;
 pub mod reading;
+pub mod roce;
 pub mod snapshot;
 pub mod sriov;
 pub mod system;

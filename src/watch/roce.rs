@@ -9,23 +9,12 @@ use crate::model::history::{History, Window};
 use crate::model::ids::PortKey;
 use crate::model::netsetup::{NetdevSetup, PFC_FRAMES};
 use crate::model::rdma::{LinkLayer, RdmaDevice};
+use crate::model::roce;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
 
 /// The time that windows look back.
 pub const SPAN: Duration = Duration::from_secs(300);
-
-/// Counters of the RDMA device that tell of loss, or that something is done about it.
-pub const COUNTERS: [&str; 8] = [
-    "out_of_sequence",
-    "packet_seq_err",
-    "local_ack_timeout_err",
-    "np_cnp_sent",
-    "np_ecn_marked_roce_packets",
-    "rp_cnp_handled",
-    "rp_cnp_ignored",
-    "rx_icrc_encapsulated",
-];
 
 /// When each source was last taken.
 #[derive(Debug, Default)]
@@ -70,7 +59,7 @@ impl Roce {
                 continue;
             }
             let windows = history.roce.entry(key).or_default();
-            for name in COUNTERS {
+            for name in roce::all() {
                 if let Some(value) = port.counter(name) {
                     windows.entry(name).or_insert_with(|| Window::new(SPAN)).push(device.counters_at, value);
                 }
