@@ -193,7 +193,6 @@ fn verbose_tells_the_facts() {
         "virtualization   none",
         "IOMMU            identity",
         &format!("IOMMU groups     {address} identity"),
-        &format!("ARI              {address} on"),
         "kernel arguments intel_iommu=on iommu=pt isolcpus=2-3",
         "CPU governor     powersave on 1 CPUs",
         "NUMA balancing   on",

@@ -1,4 +1,5 @@
-//! Replies of netlink: messages and their attributes, RDMA's and those about interfaces, up to what is said of VFs.
+//! Replies of netlink: messages and their attributes, RDMA's and those about interfaces, up to what is said of VFs, of
+//! priorities and of what every Ethernet driver counts.
 
 #![no_main]
 
@@ -8,11 +9,13 @@ mod rig;
 use std::io;
 use std::sync::{Arc, LazyLock};
 
+use lanewatch::host::ethtool::standard::Asker;
 use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::netlink::socket::{Connect, Nldev};
 use lanewatch::host::netlink::{attributes, message, nldev};
 use lanewatch::host::sriov::{self, rtnl};
-use lanewatch::host::{net, pci, rdma};
+use lanewatch::host::{Depth, Pass, net, netsetup, pci, rdma};
+use lanewatch::model::time::Tick;
 use libfuzzer_sys::fuzz_target;
 use rig::Rig;
 use rig::host::{Card, HostTree, Layer};
@@ -22,6 +25,16 @@ struct Kernel(Vec<Vec<u8>>);
 impl Nldev for Kernel {
     fn ask(&mut self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         Ok(self.0.clone())
+    }
+}
+
+/// Knows every family of generic netlink, and answers all else with this.
+struct Generic(Vec<Vec<u8>>);
+
+impl Nldev for Generic {
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let of_families = request.get(4..6) == Some(&16u16.to_ne_bytes());
+        Ok(if of_families { vec![vec![1, 2, 0, 0, 6, 0, 1, 0, 21, 0, 0, 0]] } else { self.0.clone() })
     }
 }
 
@@ -54,7 +67,10 @@ fuzz_target!(|data: &[u8]| {
     }
     static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
     let answers = replies.clone();
+    let generic: Connect = Arc::new(move || Ok(Box::new(Generic(answers.clone()))));
+    Asker::new(generic).read(&mut Pass::new(&HOST.host(), Tick(0), Depth::Full), "eth0");
+    let answers = replies.clone();
     let connect: Connect = Arc::new(move || Ok(Box::new(Kernel(answers.clone()))));
-    let mut rig = Rig::new([&sriov::SPEC, &pci::SPEC, &rdma::SPEC, &net::SPEC], &HOST, Some(connect));
+    let mut rig = Rig::new([&sriov::SPEC, &pci::SPEC, &rdma::SPEC, &net::SPEC, &netsetup::SPEC], &HOST, Some(connect));
     rig.pass();
 });

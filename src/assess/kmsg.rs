@@ -115,7 +115,8 @@ fn times(group: &MessageGroup) -> String {
     if group.count == 1 { format!("{kind} once") } else { format!("{kind} {} times", group.count) }
 }
 
-fn advice(kind: Kind) -> &'static str {
+/// What to do about a kind of message.
+pub(super) fn advice(kind: Kind) -> &'static str {
     match kind {
         Kind::DeviceHealth | Kind::FirmwareFatal => {
             "The card's firmware failed: drain the host, update the firmware, and replace the card if it comes again."

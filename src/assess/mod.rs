@@ -4,7 +4,9 @@
 
 pub mod aer;
 pub mod devices;
+pub mod health;
 pub mod irq;
+mod isolation;
 pub mod kmsg;
 pub mod lane;
 pub mod pcie;
@@ -62,6 +64,7 @@ pub const RULES: &[Rule] = &[
     probe::slow,
     probe::failing,
     kmsg::messages,
+    health::reporters,
     posture::posture,
 ];
 

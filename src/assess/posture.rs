@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::View;
 use super::verdicts::Verdicts;
+use super::{View, isolation};
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::irq::Nodes;
@@ -19,7 +19,7 @@ pub fn posture(view: &View<'_>, verdicts: &mut Verdicts) {
     if view.snapshot.devices().next().is_none() {
         return;
     }
-    let mut aspects = vec![("firmware", firmware(view)), ("numa", numa(view))];
+    let mut aspects = vec![("firmware", firmware(view)), ("numa", numa(view)), ("acs", isolation::acs(view))];
     if let Some(posture) = view.snapshot.all::<Posture>().next() {
         aspects.extend(of_posture(view, posture));
     }

@@ -11,7 +11,9 @@ use crate::model::ethtool::{Direction, Meaning, NetdevStatistics};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::history::Window;
 use crate::model::ids::PortKey;
+use crate::model::netsetup::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
+use crate::model::roce::{CONTROLLED, DISCARDED, IGNORED, LOST};
 use crate::model::time::Tick;
 
 /// The time that is judged.
@@ -29,6 +31,8 @@ struct Rises<'a> {
     statistics: Option<&'a NetdevStatistics>,
     netdev: Option<&'a BTreeMap<Arc<str>, Window>>,
     port: Option<&'a BTreeMap<&'static str, Window>>,
+    /// How the interface is set up, where it says so.
+    dcb: Option<Dcb>,
 }
 
 impl Rises<'_> {
@@ -84,6 +88,11 @@ pub fn lossy(view: &View<'_>, verdicts: &mut Verdicts) {
                 statistics: view.snapshot.all::<NetdevStatistics>().find(|known| Some(&*known.netdev) == netdev),
                 netdev: netdev.and_then(|netdev| view.history.netdevs.get(netdev)),
                 port: view.history.roce.get(&key),
+                dcb: view
+                    .snapshot
+                    .all::<NetdevSetup>()
+                    .find(|setup| Some(&*setup.netdev) == netdev)
+                    .map(|setup| setup.dcb),
             };
             if !port.is_active() || (rises.statistics.is_none() && rises.port.is_none_or(BTreeMap::is_empty)) {
                 verdicts.skipped(Check::RoceLossy);
@@ -147,7 +156,8 @@ fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
 }
 
 fn discards(rises: &Rises<'_>) -> Option<Case> {
-    let dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, Meaning::Event(_)));
+    let mut dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, Meaning::Event(_)));
+    dropped.extend(DISCARDED.iter().map(|name| (*name, rises.port(&[name]))).filter(|(_, count)| *count > 0));
     let total: u64 = dropped.iter().map(|(_, count)| count).sum();
     (total > MOST_LOST).then(|| {
         let text = format!(
@@ -159,25 +169,42 @@ fn discards(rises: &Rises<'_>) -> Option<Case> {
     })
 }
 
+/// Packets were lost, and nobody marked or paused any: where the interface says so, PFC cannot be at work.
 fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
-    let lost = rises.port(&["out_of_sequence", "packet_seq_err", "local_ack_timeout_err"]);
-    let controlled = rises.port(&["np_cnp_sent", "np_ecn_marked_roce_packets", "rp_cnp_handled"]);
-    let pfc = rises.netdev(|_, meaning| matches!(meaning, Meaning::PfcFrames { .. }));
+    let lost = rises.port(LOST);
+    let controlled = rises.port(CONTROLLED);
+    let paused = !rises.netdev(|_, meaning| matches!(meaning, Meaning::PfcFrames { .. })).is_empty()
+        || rises.statistic(PFC_FRAMES).is_some_and(|(frames, _)| frames > 0);
+    if lost <= MOST_LOST || controlled > 0 || paused {
+        return None;
+    }
+    let pfc = rises.dcb.and_then(|dcb| dcb.pfc);
+    let by_tag = rises.dcb.is_some_and(|dcb| dcb.trust == Some(PriorityTrust::Pcp));
+    let here = match pfc {
+        Some(pfc) if pfc.enabled.is_empty() => "PFC is on for no priority here".to_owned(),
+        Some(pfc) if by_tag => format!(
+            "PFC is on for priority {} here, but priorities go by VLAN tags, which packets without a VLAN do not have",
+            pfc.enabled
+        ),
+        Some(pfc) => format!("PFC is on for priority {} here, and no pause of it was counted", pfc.enabled),
+        None => "PFC did nothing".to_owned(),
+    };
     let text = format!(
-        "{lost} signs of lost packets in the last five minutes, and neither ECN nor PFC did anything: check that the \
-         switch marks or pauses RDMA's priority (`dcb pfc show dev {netdev}`, `dcb app show dev {netdev}`)"
+        "{lost} signs of lost packets in the last five minutes, ECN did nothing, and {here}: check that the switch marks \
+         or pauses RDMA's priority (`dcb pfc show dev {netdev}`, `dcb app show dev {netdev}`)"
     );
-    let found = lost > MOST_LOST && controlled == 0 && pfc.is_empty();
-    found.then(|| ("no_congestion_control", text, vec![("loss_signs".to_owned(), lost)]))
+    let mut evidence = vec![("loss_signs".to_owned(), lost)];
+    evidence.extend(pfc.map(|pfc| ("pfc_priorities_bitmap".to_owned(), u64::from(pfc.enabled.0))));
+    Some(("no_congestion_control", text, evidence))
 }
 
 fn ignored(rises: &Rises<'_>) -> Option<Case> {
-    let ignored = rises.port(&["rp_cnp_ignored"]);
+    let ignored = rises.port(IGNORED);
     let text = format!(
         "{ignored} congestion notifications were ignored in the last five minutes: the sending side of DCQCN is switched \
          off here"
     );
-    (ignored > MOST_LOST).then(|| ("cnp_ignored", text, vec![("rp_cnp_ignored".to_owned(), ignored)]))
+    (ignored > MOST_LOST).then(|| ("cnp_ignored", text, vec![("cnp_ignored".to_owned(), ignored)]))
 }
 
 #[cfg(test)]
@@ -204,7 +231,8 @@ mod tests {
         };
         let netdev = statistics.iter().map(|(name, _, rise)| (Arc::from(*name), window(*rise))).collect();
         let port = port.iter().map(|(name, rise)| (*name, window(*rise))).collect();
-        let rises = Rises { now: Tick(100_000), statistics: Some(&facts), netdev: Some(&netdev), port: Some(&port) };
+        let rises =
+            Rises { now: Tick(100_000), statistics: Some(&facts), netdev: Some(&netdev), port: Some(&port), dcb: None };
         let case = storm(&rises, "eth2").or_else(|| discards(&rises)).or_else(|| uncontrolled(&rises, "eth2"));
         case.or_else(|| ignored(&rises)).map(|(reason, _, _)| reason)
     }

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use prometheus_client::metrics::MetricType;
 
 use super::content::Content;
-use super::families::{agent, device, findings, irq, kmsg, netdev, pcie, port, posture, probe, process, vf};
+use super::families::{
+    addressing, agent, device, findings, health, irq, kmsg, netdev, pcie, port, posture, probe, process, vf,
+};
 use super::series::Series;
 
 /// The type of a family.
@@ -98,11 +100,13 @@ pub const FAMILIES: &[Part] = &[
     Part { title: "The agent", families: agent::FAMILIES },
     Part { title: "Devices", families: device::FAMILIES },
     Part { title: "Ports", families: port::FAMILIES },
+    Part { title: "How ports are addressed", families: addressing::FAMILIES },
     Part { title: "PCIe", families: pcie::FAMILIES },
     Part { title: "SR-IOV", families: vf::FAMILIES },
     Part { title: "Ethernet ports", families: netdev::FAMILIES },
     Part { title: "Interrupts", families: irq::FAMILIES },
     Part { title: "Kernel messages", families: kmsg::FAMILIES },
+    Part { title: "Health reporters", families: health::FAMILIES },
     Part { title: "The host", families: posture::FAMILIES },
     Part { title: "Probes", families: probe::FAMILIES },
     Part { title: "Findings", families: findings::FAMILIES },

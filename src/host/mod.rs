@@ -7,11 +7,13 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod devlink;
 pub mod ethtool;
 pub mod example;
 pub mod file;
 pub mod fs;
 pub mod function;
+pub mod gids;
 pub mod holders;
 pub mod io;
 pub mod irq;
@@ -20,6 +22,7 @@ pub mod machine;
 pub mod memory;
 pub mod net;
 pub mod netlink;
+pub mod netsetup;
 pub mod numa;
 pub mod pci;
 pub mod posture;
@@ -56,6 +59,9 @@ pub const COLLECTORS: &[Spec] = &[
     holders::SPEC,
     machine::SPEC,
     ethtool::SPEC,
+    netsetup::SPEC,
+    devlink::SPEC,
+    gids::SPEC,
     irq::SPEC,
     kmsg::SPEC,
     numa::SPEC,

@@ -177,7 +177,7 @@ checks! {
     ProbeSlow = "probe_slow",
     /// Probes cannot move data through a port.
     ProbeFailing = "probe_failing",
-    /// The kernel said something about a watched device.
+    /// The kernel said something about a watched device, or a health reporter of its driver is in error.
     KernelMessage = "kernel_message",
     /// How the host is set up costs speed, or stands in the way of pass-through.
     HostPosture = "host_posture",

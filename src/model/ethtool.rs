@@ -85,3 +85,14 @@ impl NetdevStatistics {
         self.iter().find_map(|(statistic, value)| (*statistic.name == *name).then_some(value))
     }
 }
+
+/// How an Ethernet line is run (ethtool netlink, `PAUSE_GET` and `FEC_GET`). What the driver does not say is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct NetdevLine {
+    /// The interface.
+    pub netdev: Arc<str>,
+    /// How errors are corrected: `off`, `rs`, `baser`, `llrs`.
+    pub fec: Option<&'static str>,
+    /// Whether pauses of the whole link are obeyed and sent: received, transmitted.
+    pub pause: Option<(bool, bool)>,
+}

@@ -1,6 +1,7 @@
 //! How the host is set up for RDMA and pass-through: facts about the whole of it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 use super::ids::PciAddress;
@@ -31,4 +32,70 @@ pub struct Posture {
     pub hugepages: BTreeMap<u64, (u64, u64)>,
     /// Versions of drivers that have one (those from outside of the kernel do).
     pub driver_versions: BTreeMap<Arc<str>, Arc<str>>,
+}
+
+/// What keeps a function or port and others apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PciIsolation {
+    /// The function or port.
+    pub address: PciAddress,
+    /// Access Control Services; none where the host does not have its configuration space.
+    pub acs: Option<Acs>,
+    /// Whether functions below are numbered without regard to devices (Alternative Routing-ID), which more than
+    /// eight functions of a card need.
+    pub ari: Option<bool>,
+}
+
+/// Access Control Services of a function or port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Acs {
+    /// Not readable without `CAP_SYS_ADMIN`.
+    Hidden,
+    /// It has none.
+    None,
+    /// It has some; which are on.
+    Switches(AcsSwitches),
+}
+
+impl fmt::Display for Acs {
+    /// `hidden`, `none`, or what [`AcsSwitches`] says.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Hidden => f.write_str("hidden"),
+            Self::None => f.write_str("none"),
+            Self::Switches(switches) => switches.fmt(f),
+        }
+    }
+}
+
+/// The ACS control register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AcsSwitches(pub u16);
+
+impl AcsSwitches {
+    /// In the order of the register.
+    const NAMES: [&str; 7] = [
+        "source_validation",
+        "translation_blocking",
+        "request_redirect",
+        "completion_redirect",
+        "upstream_forwarding",
+        "egress_control",
+        "direct_translated",
+    ];
+
+    /// Whether requests from one function below to another go up to the root first.
+    pub const fn redirects_requests(self) -> bool {
+        self.0 & 4 != 0
+    }
+}
+
+impl fmt::Display for AcsSwitches {
+    /// `source_validation,request_redirect`; `off`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let on = Self::NAMES.iter().enumerate().filter(|(bit, _)| self.0 >> bit & 1 == 1);
+        let names: Vec<&str> = on.map(|(_, name)| *name).collect();
+        f.write_str(if names.is_empty() { "off" } else { "" })?;
+        f.write_str(&names.join(","))
+    }
 }

@@ -7,29 +7,20 @@ use std::time::Duration;
 use crate::model::ethtool::{Meaning, NetdevStatistics};
 use crate::model::history::{History, Window};
 use crate::model::ids::PortKey;
+use crate::model::netsetup::{NetdevSetup, PFC_FRAMES};
 use crate::model::rdma::{LinkLayer, RdmaDevice};
+use crate::model::roce;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::Tick;
 
 /// The time that windows look back.
 pub const SPAN: Duration = Duration::from_secs(300);
 
-/// Counters of the RDMA device that tell of loss, or that something is done about it.
-pub const COUNTERS: [&str; 8] = [
-    "out_of_sequence",
-    "packet_seq_err",
-    "local_ack_timeout_err",
-    "np_cnp_sent",
-    "np_ecn_marked_roce_packets",
-    "rp_cnp_handled",
-    "rp_cnp_ignored",
-    "rx_icrc_encapsulated",
-];
-
 /// When each source was last taken.
 #[derive(Debug, Default)]
 pub struct Roce {
     netdevs: BTreeMap<Arc<str>, Tick>,
+    setups: BTreeMap<Arc<str>, Tick>,
     ports: BTreeMap<PortKey, Tick>,
 }
 
@@ -46,6 +37,16 @@ impl Roce {
                 window.push(statistics.at, value);
             }
         }
+        for setup in snapshot.all::<NetdevSetup>() {
+            if self.setups.insert(Arc::clone(&setup.netdev), setup.at) == Some(setup.at) {
+                continue;
+            }
+            // Frames that were not counted before the first one was: from none on.
+            let Some(pfc) = setup.dcb.pfc else { continue };
+            let windows = history.netdevs.entry(Arc::clone(&setup.netdev)).or_default();
+            let window = windows.entry(Arc::from(PFC_FRAMES)).or_insert_with(|| Window::new(SPAN));
+            window.push(setup.at, pfc.total().unwrap_or(0));
+        }
         for device in snapshot.devices() {
             self.observe_device(history, device);
         }
@@ -58,7 +59,7 @@ impl Roce {
                 continue;
             }
             let windows = history.roce.entry(key).or_default();
-            for name in COUNTERS {
+            for name in roce::all() {
                 if let Some(value) = port.counter(name) {
                     windows.entry(name).or_insert_with(|| Window::new(SPAN)).push(device.counters_at, value);
                 }

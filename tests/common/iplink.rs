@@ -104,7 +104,12 @@ fn megabits(text: &str) -> u32 {
 }
 
 /// What a request asks: the interface's name, and whether for statistics.
+///
+/// Other requests than RTM_GETLINK ask about no interface.
 pub fn asked(request: &[u8]) -> (String, bool) {
+    if request[4..6] != 18u16.to_ne_bytes() {
+        return (String::new(), false);
+    }
     let mut rest = &request[32..];
     let (mut name, mut mask) = (String::new(), 0);
     while rest.len() >= 4 {

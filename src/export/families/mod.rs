@@ -1,8 +1,10 @@
 //! The families by what they speak of. A module holds rows of the catalogue, each with its write.
 
+pub mod addressing;
 pub mod agent;
 pub mod device;
 pub mod findings;
+pub mod health;
 pub mod irq;
 pub mod kmsg;
 pub mod netdev;

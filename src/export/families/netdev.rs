@@ -3,18 +3,29 @@
 use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
-use crate::export::series::Label;
-use crate::model::ethtool::{Meaning, NetdevStatistics, Statistic};
+use crate::export::series::{Label, Series};
+use crate::model::ethtool::{Direction, Meaning, NetdevLine, NetdevStatistics, Statistic};
+use crate::model::netsetup::{NetdevSetup, PriorityTrust};
 
 /// The rows.
 pub const FAMILIES: &[Family] = &[
     Family {
+        name: "lanewatch_netdev_info",
+        kind: Kind::Info,
+        help: "How an interface beside an RDMA device is set up: PFC and trust (RTM_GETDCB), error correction and pauses \
+               (ethtool netlink), IPoIB mode (/sys/class/net/<netdev>/mode).",
+        labels: &["netdev", "device", "pci_address", "pfc_priorities", "trust", "dcbx", "fec", "pause", "ipoib_mode"],
+        worst: "1 an interface; none for VFs beside their PF",
+        since: FIRST,
+        write: info,
+    },
+    Family {
         name: "lanewatch_netdev_events_total",
         kind: Kind::Counter,
-        help: "Discards, line and PCIe errors of an Ethernet port by the driver's own names, those that are known \
-               (ethtool statistics).",
+        help: "Discards, line and PCIe errors of an Ethernet port by the driver's own names, those that are known, and \
+               the standard ones that it does not count itself (ethtool statistics).",
         labels: &["netdev", "counter", "class"],
-        worst: "about 60 an interface",
+        worst: "about 80 an interface",
         since: FIRST,
         write: |content, out| {
             each(content, |netdev, name, meaning, value| {
@@ -27,7 +38,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_pfc_frames_total",
         kind: Kind::Counter,
-        help: "Pause frames of a priority that the port received or sent (ethtool statistics).",
+        help: "Pause frames of a priority that the port received or sent (ethtool statistics, else RTM_GETDCB).",
         labels: &["netdev", "priority", "direction"],
         worst: "16 an interface; only priorities with PFC on mlx5",
         since: FIRST,
@@ -37,6 +48,7 @@ pub const FAMILIES: &[Family] = &[
                     out.counter(&[netdev, u32::from(priority).into(), direction.as_str().into()], value);
                 }
             });
+            dcb_frames(content, out);
         },
     },
     Family {
@@ -75,6 +87,62 @@ pub const FAMILIES: &[Family] = &[
         },
     },
 ];
+
+/// Settings by interface, the first where there are two of one name.
+fn setups<'a>(content: &Content<'a>) -> Vec<&'a NetdevSetup> {
+    let mut all: Vec<&NetdevSetup> = content.report.snapshot.all().collect();
+    all.sort_by(|a, b| a.netdev.cmp(&b.netdev));
+    all.dedup_by(|a, b| a.netdev == b.netdev);
+    all
+}
+
+fn info(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    for setup in setups(content) {
+        let line = content.report.snapshot.all::<NetdevLine>().find(|line| line.netdev == setup.netdev);
+        let pause = line.and_then(|line| line.pause).map(|(received, sent)| match (received, sent) {
+            (true, true) => "both",
+            (true, false) => "received",
+            (false, true) => "transmitted",
+            (false, false) => "off",
+        });
+        let priorities = setup.dcb.pfc.map(|pfc| pfc.enabled.to_string());
+        out.info(&[
+            (&setup.netdev).into(),
+            setup.device.as_str().into(),
+            setup.pci_address.into(),
+            priorities.as_deref().into(),
+            setup.dcb.trust.map(PriorityTrust::as_str).into(),
+            setup.dcb.dcbx.into(),
+            line.and_then(|line| line.fec).into(),
+            pause.into(),
+            setup.ipoib.as_ref().map(|ipoib| &ipoib.mode).into(),
+        ]);
+    }
+}
+
+/// Frames of priorities with PFC, and those that were counted, where ethtool's statistics do not have them.
+fn dcb_frames(content: &Content<'_>, out: &mut Series<'_, '_>) {
+    for setup in setups(content) {
+        let statistics = content.report.snapshot.all::<NetdevStatistics>().find(|known| known.netdev == setup.netdev);
+        let counted = statistics.is_some_and(|statistics| {
+            statistics.layout.iter().any(|known| matches!(known.meaning, Meaning::PfcFrames { .. }))
+        });
+        let Some((pfc, (sent, received))) = setup.dcb.pfc.and_then(|pfc| Some((pfc, pfc.frames?))) else { continue };
+        if counted {
+            continue;
+        }
+        for (priority, (sent, received)) in (0u8..).zip(sent.into_iter().zip(received)) {
+            for (direction, frames) in [(Direction::Received, received), (Direction::Transmitted, sent)] {
+                if pfc.enabled.has(priority) || frames > 0 {
+                    out.counter(
+                        &[(&setup.netdev).into(), u32::from(priority).into(), direction.as_str().into()],
+                        frames,
+                    );
+                }
+            }
+        }
+    }
+}
 
 fn each<'a>(content: &Content<'a>, mut write: impl FnMut(Label<'a>, Label<'a>, Meaning, u64)) {
     let mut all: Vec<&NetdevStatistics> = content.report.snapshot.all().collect();

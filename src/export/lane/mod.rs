@@ -1,6 +1,7 @@
 //! One device's lane, put together for people: `explain` and the status page draw from it.
 
 mod port;
+pub mod setup;
 
 use std::fmt;
 

@@ -1,6 +1,7 @@
 //! A small host for the tests of this floor, and files that tests keep current.
 
 mod facts;
+mod setups;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -31,6 +32,7 @@ use crate::watch::Report;
 
 pub(super) use facts::counters;
 use facts::{devices, functions, pf, probes, vf_map};
+use setups::setups;
 
 /// Compares a committed file with what it should be; with `LANEWATCH_UPDATE` set, writes it.
 pub(super) fn committed(path: &str, content: &str) {
@@ -173,6 +175,7 @@ pub(super) fn report() -> Report {
         Arc::new(kernel_log()),
         Arc::new(posture()),
     ];
+    facts.extend(setups());
     facts.extend(devices().into_iter().map(|device| Arc::new(device) as Fact));
     facts.extend(functions.into_iter().map(|function| Arc::new(function) as Fact));
     let rdma = CollectorState {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::facts::facts;
+use super::isolation::isolation;
 use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
@@ -38,6 +39,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
     if verbose {
         out.push_str(&facts(report));
         out.push_str(&details(report));
+        out.push_str(&isolation(&report.snapshot));
     }
     out
 }

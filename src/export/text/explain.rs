@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::check::wrapped;
 use super::paint::Paint;
-use crate::export::lane::{Hop, HopState, Lane, PortEnd};
+use crate::export::lane::{Hop, HopState, Lane, PortEnd, setup};
 use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::snapshot::Snapshot;
@@ -33,7 +33,7 @@ pub fn lane(report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -
         if index > 0 {
             out.push('\n');
         }
-        port(&mut out, end, paint);
+        port(&mut out, report, end, paint);
     }
     findings(&mut out, report, lane, only, paint);
     out.push('\n');
@@ -154,7 +154,7 @@ fn device(out: &mut String, lane: &Lane<'_>, paint: Paint) {
     bar(out);
 }
 
-fn port(out: &mut String, end: &PortEnd<'_>, paint: Paint) {
+fn port(out: &mut String, report: &Report, end: &PortEnd<'_>, paint: Paint) {
     let port = end.port;
     let mut facts = Vec::new();
     facts.extend(port.link_layer.as_ref().map(|layer| layer.as_str().to_owned()));
@@ -167,6 +167,10 @@ fn port(out: &mut String, end: &PortEnd<'_>, paint: Paint) {
         let share = end.share.map(|share| format!(", share {share}")).unwrap_or_default();
         let line = format!("ceiling {ceiling}{share}");
         row(out, "", &line, paint);
+    }
+    for line in setup::lines(report, end) {
+        let lines = wrapped(&line, &" ".repeat(NAMES + 3));
+        let _ = writeln!(out, "{}", lines.trim_end_matches('\n'));
     }
     for line in end.remarks() {
         let lines = wrapped(&line, &" ".repeat(NAMES + 3));
@@ -217,6 +221,7 @@ mod tests {
             "  mlx5_3           MT4123, firmware 20.31.1014, board TST0000000001\n",
             "  port 1           InfiniBand, ACTIVE, LinkUp, 200 Gb/s (4X HDR), LID 5, interface ib0\n",
             "ceiling 63.0 Gb/s, share 63.0 Gb/s\n",
+            "                   IPoIB in connected mode\n",
             "at their maximum, no longer counting: link_downed\n",
             "ok): 60.3 Gb/s is 96 % of the PCIe\n",
             "  critical pcie_below_port_rate mlx5_3/1 (link_degraded, since ",
@@ -236,5 +241,15 @@ mod tests {
         let odd = drawn("bnxt_re0", None, false);
         assert!(odd.contains("board a \"quoted\" board\\ second line"), "{odd}");
         assert!(odd.contains("    │  the host does not say how it runs\n"), "{odd}");
+        for part in [
+            "GIDs: 2 IB/RoCE v1, 1 RoCE v2; RoCE v2 by default; type of service 106 by\n",
+            "PFC on priority 3; priority by dscp; RoCE given priority 3; DCBX by the host;\n",
+            "FEC rs; pauses of the whole link off\n",
+            "offloads on: rx-checksum (fixed), hw-tc-offload\n",
+            "offloads off: rx-gro\n",
+            "offloads it does not have: rx-lro\n",
+        ] {
+            assert!(odd.contains(part), "{part:?} in\n{odd}");
+        }
     }
 }

@@ -42,7 +42,6 @@ fn host(posture: &Posture) -> Vec<(&'static str, String)> {
     let of_group = |kind: &str| if kind.is_empty() { "unknown".to_owned() } else { kind.to_owned() };
     let groups = posture.iommu_groups.iter().map(|(address, kind)| format!("{address} {}", of_group(kind)));
     say("IOMMU groups", list(groups.collect()));
-    say("ARI", list(posture.ari.iter().map(|(address, on)| format!("{address} {}", switch(*on))).collect()));
     say("kernel arguments", Some(posture.arguments.join(" ")));
     say("RDMA namespaces", posture.rdma_netns_mode.map(str::to_owned));
     let own = |foreign| if foreign { "the agent's own" } else { "the host's" }.to_owned();

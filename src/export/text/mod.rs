@@ -3,5 +3,6 @@
 pub mod check;
 pub mod explain;
 pub mod facts;
+mod isolation;
 pub mod paint;
 pub mod vf;

@@ -1,7 +1,7 @@
 //! The running kernel's statistics of an interface (`SIOCETHTOOL`).
 //!
 //! Drivers' own statistics are to be had by this ioctl alone: ethtool over netlink has the standard groups and the
-//! names, not these values. It is the one place where this program says `unsafe`: the kernel writes through a pointer
+//! names, not these values. Kernels before that netlink tell their offloads by it, too. It is the one place where this program says `unsafe`: the kernel writes through a pointer
 //! within the request, which no safe wrapper can check.
 
 #![expect(unsafe_code, reason = "the kernel writes through a pointer within the request")]
@@ -19,8 +19,11 @@ const SIOCETHTOOL: Opcode = 0x8946;
 const GET_STRINGS: u32 = 0x1b;
 const GET_STATS: u32 = 0x1d;
 const GET_SET_INFO: u32 = 0x37;
+const GET_FEATURES: u32 = 0x3a;
 /// The set of statistics (`ETH_SS_STATS`).
-const SET: u32 = 1;
+const STATISTICS: u32 = 1;
+/// The set of offloads (`ETH_SS_FEATURES`).
+const FEATURES: u32 = 4;
 /// Bytes of a name (`ETH_GSTRING_LEN`).
 const NAME: usize = 32;
 /// Most statistics that a driver may have; the largest have some thousands.
@@ -89,6 +92,55 @@ impl Kernel {
     fn room(count: usize, bytes: usize) -> Vec<u64> {
         vec![0; 2 + ((2 * count + 4096) * bytes).div_ceil(8)]
     }
+
+    fn count_of(&self, netdev: &str, set: u32) -> io::Result<usize> {
+        // struct ethtool_sset_info: cmd, reserved, mask, data.
+        let mut block = [pair(GET_SET_INFO, 0), 1 << set, 0, 0];
+        self.ask(netdev, &mut block)?;
+        let [_, mask, data, _] = block;
+        let count = if mask == 0 { 0 } else { first(data) };
+        if count > MOST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(count) }
+    }
+
+    fn names_of(&self, netdev: &str, set: u32, count: usize) -> io::Result<Vec<String>> {
+        // struct ethtool_gstrings: cmd, string_set, len, data; the names begin at the twelfth byte.
+        let mut block = Self::room(count.min(MOST), NAME);
+        if let [head, length, ..] = &mut *block {
+            *head = pair(GET_STRINGS, set);
+            *length = pair(u32::try_from(count).unwrap_or(0), 0);
+        }
+        self.ask(netdev, &mut block)?;
+        let length = block.get(1).map_or(0, |length| first(*length)).min(2 * count + 4096);
+        let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_ne_bytes()).skip(12).take(length * NAME).collect();
+        let name = |name: &[u8]| {
+            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+            String::from_utf8_lossy(name.get(..end).unwrap_or_default()).trim().to_owned()
+        };
+        Ok(bytes.chunks_exact(NAME).map(name).collect())
+    }
+
+    /// Offloads by the kernel's names: whether each is on, and whether it can't be changed.
+    ///
+    /// # Errors
+    /// The kernel's errno.
+    pub fn features(&self, netdev: &str) -> io::Result<Vec<(String, bool, bool)>> {
+        let count = self.count_of(netdev, FEATURES)?;
+        let names = self.names_of(netdev, FEATURES, count)?;
+        // struct ethtool_gfeatures: cmd, size, and for each 32 of them available, requested, active, never_changed.
+        let groups = count.div_ceil(32);
+        let mut block = Self::room(groups, 16);
+        if let Some(head) = block.first_mut() {
+            *head = pair(GET_FEATURES, u32::try_from(groups).unwrap_or(0));
+        }
+        self.ask(netdev, &mut block)?;
+        let bit = |index: usize, of: usize| {
+            let word = block.get(1 + index / 32 * 2 + of / 2).copied().unwrap_or(0);
+            let half = if of.is_multiple_of(2) { first(word) } else { second(word) };
+            half >> (index % 32) & 1 == 1
+        };
+        let feature = |(index, name)| (name, bit(index, 2), !bit(index, 0) || bit(index, 3));
+        Ok(names.into_iter().enumerate().map(feature).collect())
+    }
 }
 
 /// Two 32-bit numbers as they lie in memory.
@@ -109,29 +161,11 @@ fn first(pair: u64) -> usize {
 
 impl Statistics for Kernel {
     fn count(&self, netdev: &str) -> io::Result<usize> {
-        // struct ethtool_sset_info: cmd, reserved, mask, data.
-        let mut block = [pair(GET_SET_INFO, 0), 1 << SET, 0, 0];
-        self.ask(netdev, &mut block)?;
-        let [_, mask, data, _] = block;
-        let count = if mask == 0 { 0 } else { first(data) };
-        if count > MOST { Err(io::ErrorKind::InvalidData.into()) } else { Ok(count) }
+        self.count_of(netdev, STATISTICS)
     }
 
     fn names(&self, netdev: &str, count: usize) -> io::Result<Vec<String>> {
-        // struct ethtool_gstrings: cmd, string_set, len, data; the names begin at the twelfth byte.
-        let mut block = Self::room(count.min(MOST), NAME);
-        if let [head, length, ..] = &mut *block {
-            *head = pair(GET_STRINGS, SET);
-            *length = pair(u32::try_from(count).unwrap_or(0), 0);
-        }
-        self.ask(netdev, &mut block)?;
-        let length = block.get(1).map_or(0, |length| first(*length)).min(2 * count + 4096);
-        let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_ne_bytes()).skip(12).take(length * NAME).collect();
-        let name = |name: &[u8]| {
-            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-            String::from_utf8_lossy(name.get(..end).unwrap_or_default()).trim().to_owned()
-        };
-        Ok(bytes.chunks_exact(NAME).map(name).collect())
+        self.names_of(netdev, STATISTICS, count)
     }
 
     fn values(&self, netdev: &str, count: usize) -> io::Result<Vec<u64>> {

@@ -1,6 +1,7 @@
 //! Statistics of the network interfaces that share a port with an RDMA device (ethtool).
 
 pub mod kernel;
+pub mod standard;
 pub mod table;
 #[cfg(test)]
 mod tests;
@@ -15,22 +16,25 @@ use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec
 use super::function::Census;
 use super::io::reason_of;
 use super::net::interfaces;
-use crate::model::ethtool::{NetdevStatistics, Statistic};
+use super::netlink::socket::{self, Connect as Netlink};
+use crate::model::ethtool::{Meaning, NetdevLine, NetdevStatistics, Statistic};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::Reason;
 use crate::model::snapshot::Fact;
 use crate::model::time::Tick;
+use standard::{Asker, is_counted};
 
 /// The collector of Ethernet statistics.
 pub const SPEC: Spec = Spec {
     name: "ethtool",
-    about: "Pauses, discards and line errors of Ethernet ports that carry RDMA (ethtool statistics)",
+    about: "Pauses, discards and line errors of Ethernet ports that carry RDMA (ethtool: drivers' and standard statistics)",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
     make: |setup| {
         let connect: Connect = Arc::new(|| Ok(Box::new(kernel::Kernel::new()?)));
-        Box::new(Ethtool::new(setup, setup.host.live.then_some(connect)))
+        let netlink = setup.host.live.then(socket::generic);
+        Box::new(Ethtool::new(setup, setup.host.live.then_some(connect), netlink))
     },
 };
 
@@ -53,12 +57,13 @@ pub type Connect = Arc<dyn Fn() -> io::Result<Box<dyn Statistics>> + Send + Sync
 struct Ethtool {
     filter: Filter,
     connect: Option<Connect>,
+    netlink: Option<Netlink>,
     owners: BTreeMap<Arc<str>, (PciAddress, DeviceName)>,
 }
 
 impl Ethtool {
-    fn new(setup: &Setup, connect: Option<Connect>) -> Self {
-        Self { filter: setup.filter.clone(), connect, owners: BTreeMap::new() }
+    fn new(setup: &Setup, connect: Option<Connect>, netlink: Option<Netlink>) -> Self {
+        Self { filter: setup.filter.clone(), connect, netlink, owners: BTreeMap::new() }
     }
 }
 
@@ -89,9 +94,12 @@ impl Collector for Ethtool {
                 connect: Arc::clone(connect),
                 connection: None,
                 count: 0,
-                layout: Arc::from([]),
+                own: Vec::new(),
                 places: Vec::new(),
                 not_before: None,
+                asker: self.netlink.clone().map(Asker::new),
+                standard: Vec::new(),
+                layout: None,
             }),
             _ => Box::new(NoLane),
         }
@@ -106,9 +114,15 @@ struct Interface {
     connection: Option<Box<dyn Statistics>>,
     /// How many statistics the driver has; the known ones, and where they stand among all.
     count: usize,
-    layout: Arc<[Statistic]>,
+    own: Vec<Statistic>,
     places: Vec<usize>,
     not_before: Option<Tick>,
+    /// Asks for the standard ones.
+    asker: Option<Asker>,
+    /// The standard ones that the driver does not count itself.
+    standard: Vec<&'static str>,
+    /// The driver's and the standard ones, as long as they stay the same.
+    layout: Option<Arc<[Statistic]>>,
 }
 
 impl Interface {
@@ -126,8 +140,8 @@ impl Interface {
                     let meaning = table::meaning(name)?;
                     Some((place, Statistic { name: Arc::from(name.as_str()), meaning }))
                 });
-                let (places, layout): (Vec<usize>, Vec<Statistic>) = known.unzip();
-                (self.count, self.places, self.layout) = (names.len(), places, layout.into());
+                (self.places, self.own) = known.unzip();
+                (self.count, self.layout) = (names.len(), None);
             }
             let values = connection.values(&self.netdev, self.count)?;
             if values.len() == self.count {
@@ -137,38 +151,62 @@ impl Interface {
         }
         Err(io::ErrorKind::InvalidData.into())
     }
-}
 
-impl Lane for Interface {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+    /// The values of the driver's own statistics; none of them where it has none.
+    fn own(&mut self, pass: &mut Pass<'_>) -> Vec<u64> {
         if self.not_before.is_some_and(|until| pass.now < until) {
             return Vec::new();
         }
         self.not_before = None;
-        match self.ask() {
-            Ok(values) if values.is_empty() => Vec::new(),
-            Ok(values) => vec![Arc::new(NetdevStatistics {
-                netdev: Arc::clone(&self.netdev),
+        self.ask().unwrap_or_else(|error| {
+            let reason = reason_of(&error);
+            if reason == Some(Reason::NotSupported) {
+                self.not_before = Some(pass.now.after(NOT_OFFERED));
+            }
+            if let Some(reason) = reason {
+                pass.fault(Path::new(&format!("ethtool statistics of {}", self.netdev)), reason);
+            }
+            (self.places, self.own, self.layout) = (Vec::new(), Vec::new(), None);
+            Vec::new()
+        })
+    }
+}
+
+impl Lane for Interface {
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let mut values = self.own(pass);
+        let netdev = Arc::clone(&self.netdev);
+        let mut said = self.asker.as_mut().map(|asker| asker.read(pass, &netdev)).unwrap_or_default();
+        said.statistics.retain(|(name, _, _)| !is_counted(name, self.own.iter().map(|own| &*own.name)));
+        if !self.standard.iter().eq(said.statistics.iter().map(|(name, _, _)| name)) {
+            self.standard = said.statistics.iter().map(|(name, _, _)| *name).collect();
+            self.layout = None;
+        }
+        values.extend(said.statistics.iter().map(|(_, _, value)| *value));
+        let layout = self.layout.get_or_insert_with(|| {
+            let standard = said.statistics.iter();
+            let standard =
+                standard.map(|(name, class, _)| Statistic { name: Arc::from(*name), meaning: Meaning::Event(*class) });
+            self.own.iter().cloned().chain(standard).collect()
+        });
+        let mut facts: Vec<Fact> = Vec::new();
+        if !values.is_empty() {
+            facts.push(Arc::new(NetdevStatistics {
+                netdev: Arc::clone(&netdev),
                 pci_address: self.pci_address,
                 device: self.device.clone(),
-                layout: Arc::clone(&self.layout),
+                layout: Arc::clone(layout),
                 values,
                 at: pass.now,
-            })],
-            Err(error) => {
-                let reason = reason_of(&error);
-                if reason == Some(Reason::NotSupported) {
-                    self.not_before = Some(pass.now.after(NOT_OFFERED));
-                }
-                if let Some(reason) = reason {
-                    pass.fault(Path::new(&format!("ethtool statistics of {}", self.netdev)), reason);
-                }
-                Vec::new()
-            }
+            }));
         }
+        if said.fec.is_some() || said.pause.is_some() {
+            facts.push(Arc::new(NetdevLine { netdev, fec: said.fec, pause: said.pause }));
+        }
+        facts
     }
 
     fn quarantined(&self) -> usize {
-        usize::from(self.not_before.is_some())
+        usize::from(self.not_before.is_some()) + self.asker.as_ref().map_or(0, Asker::quarantined)
     }
 }

@@ -6,8 +6,10 @@ use rustix::io::Errno;
 
 use super::*;
 use crate::host::collector::Depth;
+use crate::host::ethtool::standard::tests::{fec_reply, group, pause_reply, stats_reply};
 use crate::host::io::Host;
 use crate::host::memory::MemoryHost;
+use crate::host::netlink::generic::tests::Made;
 use crate::model::ethtool::Meaning;
 
 #[derive(Default)]
@@ -46,6 +48,10 @@ impl Statistics for Connection {
 }
 
 fn lane(driver: &Arc<Driver>) -> (Host, Box<dyn Lane>) {
+    lane_with(driver, None)
+}
+
+fn lane_with(driver: &Arc<Driver>, netlink: Option<Netlink>) -> (Host, Box<dyn Lane>) {
     let memory = Arc::new(MemoryHost::new());
     let function = "/sys/devices/pci0000:80/0000:81:00.0";
     memory.symlink(format!("{function}/infiniband/mlx5_0/device"), "../../../0000:81:00.0");
@@ -54,7 +60,7 @@ fn lane(driver: &Arc<Driver>) -> (Host, Box<dyn Lane>) {
     let host = memory.host();
     let driver = Arc::clone(driver);
     let connect: Connect = Arc::new(move || Ok(Box::new(Connection(Arc::clone(&driver)))));
-    let mut collector = Ethtool::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(connect));
+    let mut collector = Ethtool::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(connect), netlink);
     let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
     assert_eq!(found.len(), 1);
     let lane = collector.open(&found[0]);
@@ -94,6 +100,40 @@ fn an_interface_without_statistics_is_left_alone() {
     *driver.refuses.lock().unwrap() = None;
     driver.set(&[("rx_discards_phy", 4)]);
     assert!(read(&host, &mut lane, 600).0.is_some());
+}
+
+#[test]
+fn standard_statistics_stand_beside_the_drivers_own_and_count_nothing_twice() {
+    let (driver, made) = (Arc::new(Driver::default()), Arc::new(Made::default()));
+    driver.set(&[("rx_packets", 1), ("rx_crc_errors_phy", 2), ("rx_discards_phy", 3)]);
+    made.set(32, &[stats_reply(&[group(1, &[(4, 2), (21, 5)])])]);
+    made.set(29, &[fec_reply(50, &[(3, &[7])])]);
+    let (host, mut lane) = lane_with(&driver, Some(Made::connect(&made)));
+    let (seen, faults) = read(&host, &mut lane, 0);
+    let seen = seen.unwrap();
+    let pairs: Vec<(&str, u64)> = seen.iter().map(|(statistic, value)| (&*statistic.name, value)).collect();
+    let own = [("rx_crc_errors_phy", 2), ("rx_discards_phy", 3)];
+    assert_eq!(pairs, [&own[..], &[("FrameTooLongErrors", 5), ("fec_uncorrectable_blocks", 7)]].concat());
+    assert_eq!((faults, lane.quarantined()), (0, 1), "pauses are not offered");
+    let again = read(&host, &mut lane, 15).0.unwrap();
+    assert!(Arc::ptr_eq(&seen.layout, &again.layout), "names are made once");
+    // Error correction is switched off, and the driver no longer answers for its own.
+    made.set(29, &[fec_reply(49, &[])]);
+    *driver.refuses.lock().unwrap() = Some(Errno::OPNOTSUPP);
+    let seen = read(&host, &mut lane, 30).0.unwrap();
+    let pairs: Vec<(&str, u64)> = seen.iter().map(|(statistic, value)| (&*statistic.name, value)).collect();
+    assert_eq!(pairs, [("FrameCheckSequenceErrors", 2), ("FrameTooLongErrors", 5)]);
+}
+
+#[test]
+fn a_line_says_how_it_is_run() {
+    let (driver, made) = (Arc::new(Driver::default()), Arc::new(Made::default()));
+    made.set(29, &[fec_reply(50, &[])]);
+    made.set(21, &[pause_reply(1, 0, None)]);
+    let (host, mut lane) = lane_with(&driver, Some(Made::connect(&made)));
+    let facts = lane.read(&mut Pass::new(&host, Tick(0), Depth::Full));
+    let expected = NetdevLine { netdev: Arc::from("eth2"), fec: Some("rs"), pause: Some((true, false)) };
+    assert_eq!((facts.len(), facts[0].downcast_ref()), (1, Some(&expected)));
 }
 
 #[test]

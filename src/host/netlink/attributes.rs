@@ -48,9 +48,31 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
+/// Says of a type that its value is made of attributes (`NLA_F_NESTED`).
+pub const NESTED: u16 = 0x8000;
+
+/// Appends an attribute to a request.
+pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
+    let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
+    out.extend_from_slice(&length.to_ne_bytes());
+    out.extend_from_slice(&kind.to_ne_bytes());
+    out.extend_from_slice(value);
+    out.resize(out.len().next_multiple_of(4), 0);
+}
+
+/// Appends a text with the NUL that the kernel asks for.
+pub fn put_text(out: &mut Vec<u8>, kind: u16, text: &str) {
+    put(out, kind, &[text.as_bytes(), &[0]].concat());
+}
+
 /// An 8-bit number.
 pub fn number8(value: &[u8]) -> Option<u8> {
     value.first().copied()
+}
+
+/// A 16-bit number in host order.
+pub fn number16(value: &[u8]) -> Option<u16> {
+    value.first_chunk().map(|bytes| u16::from_ne_bytes(*bytes))
 }
 
 /// A 32-bit number in host order.
@@ -109,6 +131,11 @@ pub(crate) mod tests {
             list in proptest::collection::vec((1u16..0x3fff, proptest::collection::vec(any::<u8>(), 0..20)), 0..8),
         ) {
             let bytes: Vec<u8> = list.iter().flat_map(|(kind, value)| attribute(*kind, value)).collect();
+            let mut written = Vec::new();
+            for (kind, value) in &list {
+                put(&mut written, *kind, value);
+            }
+            prop_assert_eq!(&written, &bytes);
             let seen: Vec<_> = Attributes::new(&bytes).map(|(kind, value)| (kind, value.to_vec())).collect();
             prop_assert_eq!(seen, list);
         }

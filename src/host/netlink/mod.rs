@@ -2,6 +2,7 @@
 
 pub mod attributes;
 pub mod client;
+pub mod generic;
 pub mod message;
 pub mod nldev;
 pub mod socket;

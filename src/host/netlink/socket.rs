@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use netlink_sys::protocols::NETLINK_ROUTE;
+use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
 
 use super::{message, nldev};
@@ -29,6 +29,11 @@ pub fn kernel() -> Connect {
 /// Connects to the running kernel's route netlink, which speaks of the interfaces in the agent's own namespace.
 pub fn route() -> Connect {
     Arc::new(|| Ok(Box::new(Kernel::connect(NETLINK_ROUTE)?)))
+}
+
+/// Connects to the running kernel's generic netlink, on which families such as `ethtool` and `devlink` speak.
+pub fn generic() -> Connect {
+    Arc::new(|| Ok(Box::new(Kernel::connect(NETLINK_GENERIC)?)))
 }
 
 /// How long an answer that is not there yet is waited for: the kernel answers within the call that asks, so this

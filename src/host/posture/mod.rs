@@ -1,5 +1,6 @@
 //! How the host is set up: IOMMU, kernel arguments, virtualization, namespaces, CPUs, huge pages, drivers.
 
+mod isolation;
 mod machine;
 #[cfg(test)]
 mod tests;
@@ -11,14 +12,15 @@ use std::time::Duration;
 
 use super::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
 use super::file::Watched;
-use super::function::Census;
+use super::function::{Attached, Census};
 use super::netlink::nldev;
 use super::netlink::socket::{self, Connect};
 use super::text;
 use crate::model::ids::PciAddress;
-use crate::model::posture::Posture;
+use crate::model::posture::{PciIsolation, Posture};
 use crate::model::reading::{Reading, Reason};
 use crate::model::snapshot::Fact;
+use crate::model::time::Tick;
 
 /// The collector of the host's setup.
 pub const SPEC: Spec = Spec {
@@ -54,6 +56,9 @@ const ARGUMENTS: [&str; 17] = [
 /// Drivers whose version is asked for.
 const DRIVERS: [&str; 8] = ["mlx5_core", "mlx5_ib", "ib_core", "ice", "irdma", "bnxt_en", "bnxt_re", "efa"];
 
+/// How long what keeps functions apart stands.
+const ISOLATION: Duration = Duration::from_secs(30 * 60);
+
 /// CPU frequency policies that are read; a host has one for each CPU.
 const MOST_POLICIES: usize = 1024;
 
@@ -74,26 +79,29 @@ impl Collector for Setups {
     }
 
     fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        Box::new(Whole { filter: self.filter.clone(), connect: self.connect.clone() })
+        let (filter, connect) = (self.filter.clone(), self.connect.clone());
+        Box::new(Whole { filter, connect, isolation: Vec::new(), of: Vec::new(), isolation_until: None })
     }
 }
 
 struct Whole {
     filter: Filter,
     connect: Option<Connect>,
+    /// What keeps functions apart, the functions that it was read of, and until when it stands.
+    isolation: Vec<PciIsolation>,
+    of: Vec<PciAddress>,
+    isolation_until: Option<Tick>,
 }
 
 impl Lane for Whole {
     /// Nothing for a host that says nothing.
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let functions = match Census::take(pass, &self.filter) {
-            Ok(census) => census.allowed.into_iter().map(|device| (device.address, device.function)).collect(),
-            Err(_) => BTreeMap::new(),
-        };
+        let devices = Census::take(pass, &self.filter).map(|census| census.allowed).unwrap_or_default();
+        let functions = devices.iter().map(|device| (device.address, device.function.clone())).collect();
         let groups = groups(pass, &functions);
         let posture = Posture {
             virtualization: machine::virtualization(pass),
-            iommu: iommu(pass, &groups, !functions.is_empty()),
+            iommu: iommu(pass, &groups, !devices.is_empty()),
             iommu_groups: groups,
             ari: ari(pass, &functions),
             arguments: arguments(pass),
@@ -105,11 +113,26 @@ impl Lane for Whole {
             hugepages: hugepages(pass),
             driver_versions: driver_versions(pass),
         };
-        if posture == Posture::default() { Vec::new() } else { vec![Arc::new(posture)] }
+        let isolation = self.isolation(pass, &devices);
+        let mut facts: Vec<Fact> = isolation.iter().map(|isolation| Arc::new(*isolation) as Fact).collect();
+        if posture != Posture::default() {
+            facts.push(Arc::new(posture));
+        }
+        facts
     }
 }
 
 impl Whole {
+    /// Read anew when there are other functions, and seldom: each read asks hardware.
+    fn isolation(&mut self, pass: &mut Pass<'_>, devices: &[Attached]) -> &[PciIsolation] {
+        let of: Vec<PciAddress> = devices.iter().map(|device| device.address).collect();
+        if self.isolation_until.is_none_or(|until| pass.now >= until) || self.of != of {
+            self.isolation = isolation::read(pass, devices);
+            (self.of, self.isolation_until) = (of, Some(pass.now.after(ISOLATION)));
+        }
+        &self.isolation
+    }
+
     /// Asked anew each time: once a minute is not worth a socket.
     fn netns_mode(&self) -> Option<&'static str> {
         let replies = (self.connect.as_ref()?)().ok()?.ask(&nldev::system_request()).ok()?;

@@ -1,0 +1,174 @@
+//! What drivers' health reporters say: the state behind what the kernel log says once.
+
+use std::time::Duration;
+
+use super::View;
+use super::kmsg::advice;
+use super::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::health::{FunctionHealth, Reporter};
+use crate::model::kmsg::Kind;
+
+/// A driver that recovers by itself is in error for moments.
+const HOLD: Duration = Duration::from_secs(30);
+
+/// `kernel_message`: a reporter whose error is not mended is a message that still holds. Where the log has a finding on
+/// the function already, it is one with that, as bad as the worse of the two.
+pub fn reporters(view: &View<'_>, verdicts: &mut Verdicts) {
+    for health in view.snapshot.all::<FunctionHealth>() {
+        let mut broken: Vec<(Severity, Kind, &Reporter)> = health
+            .reporters
+            .iter()
+            .filter(|reporter| reporter.in_error)
+            .map(|reporter| {
+                let (kind, severity) = kind(&reporter.name);
+                (severity, kind, reporter)
+            })
+            .collect();
+        broken.sort_by_key(|(severity, kind, _)| (std::cmp::Reverse(*severity), *kind));
+        let Some((severity, kind, worst)) = broken.first().copied() else {
+            verdicts.ok(Check::KernelMessage);
+            continue;
+        };
+        let condition = condition(health, &broken, severity, kind, worst);
+        let said = verdicts
+            .conditions
+            .iter_mut()
+            .find(|known| known.check == condition.check && known.subject == condition.subject);
+        match said {
+            Some(known) => join(known, condition),
+            None => verdicts.found(condition),
+        }
+    }
+}
+
+fn condition(
+    health: &FunctionHealth,
+    broken: &[(Severity, Kind, &Reporter)],
+    severity: Severity,
+    kind: Kind,
+    worst: &Reporter,
+) -> Condition {
+    let FunctionHealth { pci_address, device, .. } = health;
+    let names: Vec<&str> = broken.iter().map(|(_, _, reporter)| &*reporter.name).collect();
+    let summary = format!(
+        "{device} ({pci_address}): the driver's health reporter {} is in error ({} errors, {} recoveries). {} `devlink \
+         health show pci/{pci_address} reporter {}` has more.",
+        names.join(", "),
+        worst.errors,
+        worst.recoveries,
+        advice(kind),
+        worst.name,
+    );
+    Condition::new(Check::KernelMessage, Subject::Pci(*pci_address), severity, kind.as_str(), summary)
+        .device(Some(device.clone()))
+        .because("reporter", Some(&*worst.name))
+        .because("reporter_errors", Some(worst.errors))
+        .because("reporter_recoveries", Some(worst.recoveries))
+        .hold(Hold::For(HOLD))
+}
+
+/// Adds what a reporter says to what the log says.
+fn join(known: &mut Condition, more: Condition) {
+    if more.severity > known.severity {
+        (known.severity, known.reason) = (more.severity, more.reason);
+    }
+    known.summary.push(' ');
+    known.summary.push_str(&more.summary);
+    known.evidence.extend(more.evidence);
+    known.device = known.device.take().or(more.device);
+}
+
+/// What an error of a reporter of this name means. Those of a firmware are its end; of queues, that one stood still;
+/// what others mean is their driver's to know, and no more than a warning.
+fn kind(name: &str) -> (Kind, Severity) {
+    match name {
+        "fw_fatal" => (Kind::FirmwareFatal, Severity::Critical),
+        "fw" => (Kind::DeviceHealth, Severity::Critical),
+        "tx" | "tx_hang" => (Kind::TxTimeout, Severity::Warning),
+        _ => (Kind::DeviceHealth, Severity::Warning),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::assess::lane::Lanes;
+    use crate::model::history::History;
+    use crate::model::ids::DeviceName;
+    use crate::model::policy::Policy;
+    use crate::model::snapshot::{Fact, Snapshot};
+    use crate::model::time::{Stamp, Tick};
+    use crate::model::topology::Topology;
+
+    fn reporter(name: &str, in_error: bool) -> Reporter {
+        Reporter { name: Arc::from(name), in_error, errors: 3, recoveries: 2, auto_recover: Some(true) }
+    }
+
+    fn judged(reporters: Vec<Reporter>, before: Vec<Condition>) -> Verdicts {
+        let address = "0000:81:00.0".parse().unwrap();
+        let health = FunctionHealth { pci_address: address, device: DeviceName::new("mlx5_0"), reporters };
+        let stamp = Stamp { tick: Tick(0), wall: std::time::SystemTime::UNIX_EPOCH };
+        let snapshot = Snapshot::new(stamp, [Arc::new(health) as Fact], Vec::new());
+        let topology = Topology::new([].iter());
+        let (lanes, history, policy) = (Lanes::new(&snapshot, &topology), History::default(), Policy::default());
+        let view = View {
+            snapshot: &snapshot,
+            topology: &topology,
+            lanes: &lanes,
+            history: &history,
+            policy: &policy,
+            instant: false,
+        };
+        let mut verdicts = Verdicts { conditions: before, ..Verdicts::default() };
+        reporters_of(&view, &mut verdicts);
+        verdicts
+    }
+
+    use super::reporters as reporters_of;
+
+    #[test]
+    fn reporters_that_are_well_are_no_finding_however_often_they_recovered() {
+        let verdicts = judged(vec![reporter("fw", false), reporter("tx", false)], Vec::new());
+        assert_eq!((verdicts.conditions.len(), verdicts.settled[&Check::KernelMessage]), (0, (1, 0)));
+    }
+
+    #[test]
+    fn a_reporter_in_error_is_a_finding_by_what_it_reports() {
+        for (name, reason, severity) in [
+            ("fw_fatal", "firmware_fatal", Severity::Critical),
+            ("fw", "device_health", Severity::Critical),
+            ("tx", "tx_timeout", Severity::Warning),
+            ("vnic", "device_health", Severity::Warning),
+        ] {
+            let verdicts = judged(vec![reporter("rx", false), reporter(name, true)], Vec::new());
+            let [condition] = &verdicts.conditions[..] else { panic!("{name}") };
+            assert_eq!((condition.reason, condition.severity), (reason, severity), "{name}");
+            assert_eq!(condition.subject.to_string(), "0000:81:00.0");
+            assert_eq!(condition.device, Some(DeviceName::new("mlx5_0")));
+            assert!(condition.summary.contains(&format!("reporter {name} is in error (3 errors, 2 recoveries)")));
+        }
+        let verdicts = judged(vec![reporter("tx", true), reporter("fw_fatal", true)], Vec::new());
+        let [condition] = &verdicts.conditions[..] else { panic!() };
+        assert_eq!(condition.reason, "firmware_fatal");
+        assert!(condition.summary.contains("reporter fw_fatal, tx is in error"), "{}", condition.summary);
+    }
+
+    #[test]
+    fn what_the_log_says_of_the_function_is_the_same_finding() {
+        let subject = Subject::Pci("0000:81:00.0".parse().unwrap());
+        let said = |severity| {
+            Condition::new(Check::KernelMessage, subject.clone(), severity, "link_down", "The log said it.".to_owned())
+        };
+        let verdicts = judged(vec![reporter("fw", true)], vec![said(Severity::Info)]);
+        let [condition] = &verdicts.conditions[..] else { panic!() };
+        assert_eq!((condition.reason, condition.severity), ("device_health", Severity::Critical));
+        assert!(condition.summary.starts_with("The log said it. mlx5_0 (0000:81:00.0): "), "{}", condition.summary);
+        assert_eq!(condition.hold, Hold::None, "what the log says is not made to wait");
+        let verdicts = judged(vec![reporter("tx", true)], vec![said(Severity::Critical)]);
+        assert_eq!((verdicts.conditions[0].reason, verdicts.conditions.len()), ("link_down", 1));
+    }
+}

@@ -1,0 +1,95 @@
+//! What keeps functions apart, and costs.
+
+use super::View;
+use crate::model::pcie::PciClass;
+use crate::model::posture::{Acs, PciIsolation, Posture};
+
+/// Ports of switches that send what goes from card to card up to the root. Root ports do so where there is an IOMMU, and
+/// nothing is below them to go between.
+pub(super) fn acs(view: &View<'_>) -> Option<String> {
+    let bare = view.snapshot.all::<Posture>().any(|posture| posture.virtualization == Some("none"));
+    let redirects = |isolation: &&PciIsolation| {
+        let port = view.snapshot.function(isolation.address);
+        let of_a_switch =
+            port.is_some_and(|port| port.class.is_some_and(PciClass::is_bridge) && port.upstream.is_some());
+        of_a_switch && matches!(isolation.acs, Some(Acs::Switches(switches)) if switches.redirects_requests())
+    };
+    let mut ports: Vec<String> =
+        view.snapshot.all::<PciIsolation>().filter(redirects).map(|port| port.address.to_string()).collect();
+    ports.sort_unstable();
+    (bare && !ports.is_empty()).then(|| {
+        format!(
+            "Ports of PCIe switches send up to the root what goes from card to card below them (ACS on {}): a GPU and a network \
+             card behind one switch do not reach each other directly. It keeps guests apart; where no function is passed \
+             to one, it only costs bandwidth.",
+            ports.join(", ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::assess::lane::Lanes;
+    use crate::model::history::History;
+    use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciFunction};
+    use crate::model::policy::Policy;
+    use crate::model::posture::AcsSwitches;
+    use crate::model::snapshot::{Fact, Snapshot};
+    use crate::model::time::{Stamp, Tick};
+    use crate::model::topology::Topology;
+
+    /// A root port, a switch's two ports and a card, with the switches of the lower port of the switch.
+    fn said(virtualization: &'static str, root: u16, lower: Acs) -> Option<String> {
+        let names = ["0000:3a:00.0", "0000:3b:00.0", "0000:3c:04.0", "0000:3d:00.0"];
+        let function = |index: usize| PciFunction {
+            address: names[index].parse().unwrap(),
+            upstream: index.checked_sub(1).map(|above| names[above].parse().unwrap()),
+            link_name: names[index].parse().unwrap(),
+            class: Some(PciClass(if index < 3 { 0x06_0400 } else { 0x02_0000 })),
+            ids: None,
+            driver: None,
+            numa_node: None,
+            kind: FunctionKind::Plain,
+            vfs_limit: None,
+            vfs_present: None,
+            link: LinkEnd::default(),
+            aer: Aer::default(),
+        };
+        let isolation =
+            |index: usize, acs| PciIsolation { address: names[index].parse().unwrap(), acs: Some(acs), ari: None };
+        let posture = Posture { virtualization: Some(virtualization), ..Posture::default() };
+        let mut facts: Vec<Fact> = vec![Arc::new(posture)];
+        facts.extend((0..4).map(|index| Arc::new(function(index)) as Fact));
+        facts.push(Arc::new(isolation(0, Acs::Switches(AcsSwitches(root)))));
+        facts.push(Arc::new(isolation(2, lower)));
+        facts.push(Arc::new(isolation(3, Acs::Switches(AcsSwitches(0x1d)))));
+        let stamp = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
+        let snapshot = Snapshot::new(stamp, facts, Vec::new());
+        let topology = Topology::new(snapshot.all::<PciFunction>());
+        let (lanes, history, policy) = (Lanes::new(&snapshot, &topology), History::default(), Policy::default());
+        let view = View {
+            snapshot: &snapshot,
+            topology: &topology,
+            lanes: &lanes,
+            history: &history,
+            policy: &policy,
+            instant: false,
+        };
+        acs(&view)
+    }
+
+    #[test]
+    fn a_switch_that_sends_up_what_goes_between_its_cards() {
+        let on = Acs::Switches(AcsSwitches(0x1d));
+        let text = said("none", 0x1d, on).unwrap();
+        assert!(text.contains("(ACS on 0000:3c:04.0)"), "{text}");
+        assert_eq!(said("kvm", 0x1d, on), None, "a guest's ports are emulated");
+        assert_eq!(said("none", 0x1d, Acs::Switches(AcsSwitches(0x01))), None, "nothing is redirected");
+        assert_eq!(said("none", 0x1d, Acs::None), None);
+        assert_eq!(said("none", 0x1d, Acs::Hidden), None, "not readable is not known");
+    }
+}

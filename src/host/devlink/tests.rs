@@ -1,0 +1,163 @@
+//! Replies as the kernel lays them out.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::host::collector::Depth;
+use crate::host::io::Host;
+use crate::host::netlink::attributes::tests::attribute;
+use crate::host::netlink::generic::tests::Made;
+use crate::host::rig::{Rig, facts};
+
+const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
+
+/// A reply about a reporter: name, state, errors, recoveries, whether it recovers by itself; and the port it is of.
+fn reply(function: &str, port: Option<u32>, said: (&str, u8, u64, u64, Option<u8>)) -> Vec<u8> {
+    let (name, state, errors, recoveries, auto_recover) = said;
+    let mut nest = [attribute(NAME, &[name.as_bytes(), &[0]].concat()), attribute(STATE, &[state])].concat();
+    nest.extend(attribute(ERRORS, &errors.to_ne_bytes()));
+    nest.extend(attribute(RECOVERIES, &recoveries.to_ne_bytes()));
+    if let Some(on) = auto_recover {
+        nest.extend(attribute(120, &10_000u64.to_ne_bytes()));
+        nest.extend(attribute(AUTO_RECOVER, &[on]));
+    }
+    let mut out = [attribute(BUS_NAME, b"pci\0"), attribute(DEV_NAME, &[function.as_bytes(), &[0]].concat())].concat();
+    out.extend(port.iter().flat_map(|port| attribute(3, &port.to_ne_bytes())));
+    out.extend(attribute(REPORTER, &nest));
+    out
+}
+
+fn lane(made: &Arc<Made>) -> (Host, Box<dyn Lane>) {
+    let rig = Rig::new(&SPEC, Filter::default());
+    rig.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
+    let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
+    rig.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+    let host = rig.memory.host();
+    let mut collector =
+        Devlink::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(Made::connect(made)));
+    let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+    assert_eq!(found.iter().map(|found| &*found.key).collect::<Vec<_>>(), ["0000:3b:00.0"]);
+    let lane = collector.open(&found[0]);
+    rig.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
+    assert_eq!(collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)), Ok(Vec::new()), "a VF beside its PF");
+    (host, lane)
+}
+
+fn read(host: &Host, lane: &mut Box<dyn Lane>, second: i64) -> (Vec<Reporter>, usize) {
+    let mut pass = Pass::new(host, Tick(second * 1000), Depth::Full);
+    let health = facts::<FunctionHealth>(&lane.read(&mut pass));
+    (health.into_iter().flat_map(|health| health.reporters).collect(), pass.faults.len())
+}
+
+#[cfg(target_endian = "little")]
+#[test]
+fn byte_for_byte() {
+    #[rustfmt::skip]
+    let handle = [
+        8, 0, 1, 0, b'p', b'c', b'i', 0,
+        17, 0, 2, 0, b'0', b'0', b'0', b'0', b':', b'3', b'b', b':', b'0', b'0', b'.', b'0', 0, 0, 0, 0,
+    ];
+    assert_eq!(request("0000:3b:00.0"), handle);
+    #[rustfmt::skip]
+    let nest = [
+        80, 0, 114, 0,
+        13, 0, 115, 0, b'f', b'w', b'_', b'f', b'a', b't', b'a', b'l', 0, 0, 0, 0,
+        5, 0, 116, 0, 1, 0, 0, 0,
+        12, 0, 117, 0, 3, 0, 0, 0, 0, 0, 0, 0,
+        12, 0, 118, 0, 2, 0, 0, 0, 0, 0, 0, 0,
+        12, 0, 120, 0, 0x60, 0xea, 0, 0, 0, 0, 0, 0,
+        5, 0, 121, 0, 1, 0, 0, 0,
+        5, 0, 141, 0, 1, 0, 0, 0,
+    ];
+    let reply = [&handle[..], &nest].concat();
+    let mut seen = Vec::new();
+    take(Attributes::new(&reply), "0000:3b:00.0", &mut seen);
+    let name = Arc::from("fw_fatal");
+    let expected = Reporter { name, in_error: true, errors: 3, recoveries: 2, auto_recover: Some(true) };
+    assert_eq!(seen, [expected]);
+    for end in 0..reply.len() {
+        take(Attributes::new(&reply[..end]), "0000:3b:00.0", &mut Vec::new());
+    }
+}
+
+#[test]
+fn the_reporters_of_a_function_and_of_no_other() {
+    let made = Arc::new(Made::default());
+    let own = "0000:3b:00.0";
+    made.set(
+        GET,
+        &[
+            reply(own, None, ("fw_fatal", 0, 0, 0, Some(1))),
+            reply("0000:3b:00.1", None, ("fw", 1, 9, 9, None)),
+            reply(own, None, ("fw", 1, 2, 1, None)),
+            reply(own, Some(65_535), ("tx", 0, 4, 4, Some(1))),
+            reply(own, Some(1), ("tx", 1, 1, 0, Some(1))),
+            reply(own, None, ("a name\nof two lines", 1, 1, 1, None)),
+        ],
+    );
+    let (host, mut lane) = lane(&made);
+    let (reporters, faults) = read(&host, &mut lane, 0);
+    let said: Vec<_> = reporters.iter().map(|r| (&*r.name, r.in_error, r.errors, r.recoveries)).collect();
+    assert_eq!(said, [("fw", true, 2, 1), ("fw_fatal", false, 0, 0), ("tx", true, 5, 4)]);
+    assert_eq!((faults, reporters[0].auto_recover, reporters[2].auto_recover), (0, None, Some(true)));
+}
+
+#[test]
+fn drivers_and_kernels_without_any_are_quiet() {
+    let made = Arc::new(Made::default());
+    let (host, mut one) = lane(&made);
+    assert_eq!(read(&host, &mut one, 0), (Vec::new(), 0), "not supported");
+    made.set(GET, &[reply("0000:3b:00.0", None, ("fw", 0, 0, 0, None))]);
+    assert_eq!((read(&host, &mut one, 15).0.len(), one.quarantined()), (0, 1));
+    assert_eq!((read(&host, &mut one, 600).0.len(), one.quarantined()), (1, 0));
+    *made.refuses.lock().unwrap() = Some(Errno::NODEV);
+    assert_eq!(read(&host, &mut one, 615), (Vec::new(), 0), "the driver has no devlink");
+    *made.refuses.lock().unwrap() = Some(Errno::IO);
+    assert_eq!(read(&host, &mut one, 1300), (Vec::new(), 1));
+    let made = Arc::new(Made::default());
+    *made.lacks.lock().unwrap() = true;
+    let (host, mut other) = lane(&made);
+    assert_eq!(read(&host, &mut other, 0), (Vec::new(), 0), "the kernel has no devlink");
+}
+
+#[test]
+fn a_recorded_host_has_none() {
+    let mut rig = Rig::new(&SPEC, Filter::default());
+    assert_eq!(rig.discover(), Ok(Vec::new()));
+}
+
+/// The kernel that runs the tests: a function that it does not have, listed over the real family.
+#[test]
+fn the_running_kernel_answers() {
+    let made = Arc::new(Made::default());
+    let (host, _) = lane(&made);
+    let mut lane: Box<dyn Lane> = Box::new(Function {
+        pci_address: "0000:ff:1f.7".parse().unwrap(),
+        device: DeviceName::new("mlx5_0"),
+        family: Family::new("devlink", socket::generic()),
+        not_before: None,
+    });
+    assert_eq!(read(&host, &mut lane, 0), (Vec::new(), 0));
+}
+
+proptest! {
+    #[test]
+    fn no_reply_breaks_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        let mut reporters = Vec::new();
+        take(Attributes::new(&bytes), "0000:3b:00.0", &mut reporters);
+        let nested = [request("0000:3b:00.0"), attribute(REPORTER, &bytes)].concat();
+        take(Attributes::new(&nested), "0000:3b:00.0", &mut reporters);
+        prop_assert!(reporters.len() <= 2);
+    }
+
+    #[test]
+    fn however_many_there_are_few_are_kept(names in proptest::collection::vec("[a-z]{0,40}", 0..100)) {
+        let mut reporters = Vec::new();
+        for name in &names {
+            let reply = reply("0000:3b:00.0", None, (name, 0, u64::MAX, 1, None));
+            take(Attributes::new(&reply), "0000:3b:00.0", &mut reporters);
+        }
+        prop_assert!(reporters.len() <= MOST);
+        prop_assert!(reporters.iter().all(|reporter| reporter.name.len() <= LONGEST));
+    }
+}

@@ -1,0 +1,284 @@
+//! Statistics that mean the same with every driver, over generic netlink (`uapi/linux/ethtool_netlink.h`): groups of
+//! IEEE 802.3 and RMON, pauses, error correction. Bytes in, facts out.
+
+use std::io;
+use std::path::Path;
+
+use rustix::io::Errno;
+
+use super::NOT_OFFERED;
+use crate::host::collector::Pass;
+use crate::host::io::reason_of;
+use crate::host::netlink::attributes::{Attributes, NESTED, number8, number32, number64, put, put_text};
+use crate::host::netlink::generic::{self, Family, is};
+use crate::host::netlink::socket::Connect;
+use crate::model::counter::Class::{self, Congestion, Error, Other};
+use crate::model::reading::Reason;
+use crate::model::time::Tick;
+
+/// The family.
+pub const FAMILY: &str = "ethtool";
+
+const HEADER_NAME: u16 = 2;
+const HEADER_FLAGS: u16 = 3;
+const FLAG_COMPACT: u32 = 1;
+const FLAG_STATS: u32 = 4;
+
+const STATS_HEADER: u16 = 2;
+const STATS_GROUPS: u16 = 3;
+const STATS_GROUP: u16 = 4;
+const BITSET_NOMASK: u16 = 1;
+const BITSET_SIZE: u16 = 2;
+const BITSET_VALUE: u16 = 4;
+const GROUP_ID: u16 = 2;
+const GROUP_STAT: u16 = 4;
+
+const PAUSE_RX: u16 = 3;
+const PAUSE_TX: u16 = 4;
+const PAUSE_STATS: u16 = 5;
+const PAUSE_STAT_TX: u16 = 2;
+const PAUSE_STAT_RX: u16 = 3;
+
+const FEC_ACTIVE: u16 = 4;
+const FEC_STATS: u16 = 5;
+const FEC_STAT_NAMES: [(u16, &str, Class); 3] =
+    [(2, "fec_corrected_blocks", Other), (3, "fec_uncorrectable_blocks", Error), (4, "fec_corrected_bits", Other)];
+
+/// Which statistics of a group matter: group, number in it, the kernel's name, class.
+///
+/// Control frames are pauses of both kinds, counted elsewhere, and others: of no class.
+#[rustfmt::skip]
+const KNOWN: &[(u32, u16, &str, Class)] = &[
+    (0, 0, "SymbolErrorDuringCarrier", Error),
+    (1, 4, "FrameCheckSequenceErrors", Error), (1, 5, "AlignmentErrors", Error),
+    (1, 10, "FramesLostDueToIntMACXmitError", Error), (1, 13, "FramesLostDueToIntMACRcvError", Error),
+    (1, 19, "InRangeLengthErrors", Error), (1, 20, "OutOfRangeLengthField", Error), (1, 21, "FrameTooLongErrors", Error),
+    (2, 0, "MACControlFramesTransmitted", Other), (2, 1, "MACControlFramesReceived", Other),
+    (2, 2, "UnsupportedOpcodesReceived", Error),
+    (3, 0, "etherStatsUndersizePkts", Error), (3, 1, "etherStatsOversizePkts", Error),
+    (3, 2, "etherStatsFragments", Error), (3, 3, "etherStatsJabbers", Error),
+];
+
+/// The drivers' own names for what a standard statistic counts: where a driver has one, the standard one is left out.
+#[rustfmt::skip]
+const SAME: &[(&str, &[&str])] = &[
+    ("SymbolErrorDuringCarrier", &["rx_symbol_err_phy", "rx_pcs_symbol_err"]),
+    ("FrameCheckSequenceErrors", &["rx_crc_errors_phy", "rx_crc_errors.nic", "rx_fcs_err_frames"]),
+    ("AlignmentErrors", &["rx_align_err_frames"]),
+    ("InRangeLengthErrors", &["rx_in_range_len_errors_phy"]),
+    ("OutOfRangeLengthField", &["rx_out_of_range_len_phy"]),
+    ("FrameTooLongErrors", &["rx_oversize_pkts_phy", "rx_oversize.nic"]),
+    ("UnsupportedOpcodesReceived", &["rx_unsupported_op_phy"]),
+    ("etherStatsUndersizePkts", &["rx_undersize.nic"]),
+    ("etherStatsOversizePkts", &["rx_oversize_pkts_phy", "rx_oversize.nic"]),
+    ("etherStatsFragments", &["rx_fragments_phy", "rx_fragments.nic"]),
+    ("etherStatsJabbers", &["rx_jabbers_phy", "rx_jabber.nic", "rx_jbr_frames"]),
+    ("rx_pause_frames", &["rx_global_pause", "link_xoff_rx.nic"]),
+    ("tx_pause_frames", &["tx_global_pause", "link_xoff_tx.nic"]),
+    ("fec_corrected_blocks", &["rx_fec_corrected_blocks"]),
+    ("fec_uncorrectable_blocks", &["rx_fec_uncorrectable_blocks"]),
+    ("fec_corrected_bits", &["rx_corrected_bits_phy", "rx_corrected_bits"]),
+];
+
+/// Whether a driver that has these names counts a standard statistic already.
+pub fn is_counted<'a>(standard: &str, mut own: impl Iterator<Item = &'a str>) -> bool {
+    let same = SAME.iter().find(|(name, _)| *name == standard).map_or(&[][..], |(_, same)| same);
+    own.any(|name| name == standard || same.contains(&name))
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Op {
+    /// Groups of statistics (Linux 5.13).
+    Stats,
+    /// Pauses of the whole link, with statistics (5.10).
+    Pause,
+    /// Error correction, with statistics (5.13).
+    Fec,
+}
+
+impl Op {
+    const ALL: [Self; 3] = [Self::Stats, Self::Pause, Self::Fec];
+
+    /// The command's number and name.
+    pub const fn command(self) -> (u8, &'static str) {
+        match self {
+            Self::Stats => (32, "ETHTOOL_MSG_STATS_GET"),
+            Self::Pause => (21, "ETHTOOL_MSG_PAUSE_GET"),
+            Self::Fec => (29, "ETHTOOL_MSG_FEC_GET"),
+        }
+    }
+
+    fn attributes(self, netdev: &str) -> Vec<u8> {
+        let (kind, flags) = match self {
+            Self::Stats => (STATS_HEADER, FLAG_COMPACT),
+            Self::Pause | Self::Fec => (1, FLAG_COMPACT | FLAG_STATS),
+        };
+        let mut out = header(kind, netdev, flags);
+        if self == Self::Stats {
+            let mut groups = Vec::new();
+            put(&mut groups, BITSET_NOMASK, &[]);
+            put(&mut groups, BITSET_SIZE, &4u32.to_ne_bytes());
+            put(&mut groups, BITSET_VALUE, &0b1111u32.to_ne_bytes());
+            put(&mut out, STATS_GROUPS | NESTED, &groups);
+        }
+        out
+    }
+}
+
+/// Says which interface a request is about.
+pub fn header(kind: u16, netdev: &str, flags: u32) -> Vec<u8> {
+    let (mut out, mut nest) = (Vec::new(), Vec::new());
+    put_text(&mut nest, HEADER_NAME, netdev);
+    put(&mut nest, HEADER_FLAGS, &flags.to_ne_bytes());
+    put(&mut out, kind | NESTED, &nest);
+    out
+}
+
+/// What was said of an interface.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Standard {
+    /// Statistics by the kernel's names for them.
+    pub statistics: Vec<(&'static str, Class, u64)>,
+    /// How errors are corrected.
+    pub fec: Option<&'static str>,
+    /// Whether pauses are obeyed and sent.
+    pub pause: Option<(bool, bool)>,
+}
+
+impl Standard {
+    /// Takes a reply in. Each statistic stands once, whatever the reply repeats.
+    fn take(&mut self, op: Op, reply: Attributes<'_>) {
+        match op {
+            Op::Stats => self.groups(reply),
+            Op::Pause => self.pauses(reply),
+            Op::Fec => self.correction(reply),
+        }
+    }
+
+    fn add(&mut self, name: &'static str, class: Class, value: u64) {
+        // The kernel's word for what the driver does not count.
+        if value != u64::MAX && !self.statistics.iter().any(|(known, _, _)| *known == name) {
+            self.statistics.push((name, class, value));
+        }
+    }
+
+    fn groups(&mut self, reply: Attributes<'_>) {
+        for group in reply.filter_map(|(kind, value)| (kind == STATS_GROUP).then_some(value)) {
+            let Some(id) = Attributes::new(group).find_map(|(kind, id)| (kind == GROUP_ID).then(|| number32(id))?)
+            else {
+                continue;
+            };
+            let values = Attributes::new(group).filter_map(|(kind, value)| (kind == GROUP_STAT).then_some(value));
+            for (number, value) in values.flat_map(Attributes::from_zero) {
+                let known = KNOWN.iter().find(|(group, at, _, _)| (*group, *at) == (id, number));
+                if let (Some((_, _, name, class)), Some(value)) = (known, number64(value)) {
+                    self.add(name, *class, value);
+                }
+            }
+        }
+    }
+
+    fn pauses(&mut self, reply: Attributes<'_>) {
+        let mut switches = (None, None);
+        for (kind, value) in reply {
+            match kind {
+                PAUSE_RX => switches.0 = number8(value).map(|on| on != 0),
+                PAUSE_TX => switches.1 = number8(value).map(|on| on != 0),
+                PAUSE_STATS => {
+                    for (kind, value) in Attributes::new(value) {
+                        let name = match kind {
+                            PAUSE_STAT_TX => "tx_pause_frames",
+                            PAUSE_STAT_RX => "rx_pause_frames",
+                            _ => continue,
+                        };
+                        if let Some(value) = number64(value) {
+                            self.add(name, Congestion, value);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        self.pause = switches.0.zip(switches.1);
+    }
+
+    /// Each count is a list: the whole, and then each lane.
+    fn correction(&mut self, reply: Attributes<'_>) {
+        for (kind, value) in reply {
+            match kind {
+                // A bit number of link modes.
+                FEC_ACTIVE => {
+                    self.fec = match number32(value) {
+                        Some(49) => Some("off"),
+                        Some(50) => Some("rs"),
+                        Some(51) => Some("baser"),
+                        Some(74) => Some("llrs"),
+                        _ => None,
+                    };
+                }
+                FEC_STATS => {
+                    for (kind, value) in Attributes::new(value) {
+                        let known = FEC_STAT_NAMES.iter().find(|(known, _, _)| *known == kind);
+                        if let (Some((_, name, class)), Some(value)) = (known, number64(value)) {
+                            self.add(name, *class, value);
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Asks about one interface, and leaves alone for a while what its driver does not offer.
+pub struct Asker {
+    family: Family,
+    not_offered: [Option<Tick>; Op::ALL.len()],
+}
+
+impl Asker {
+    /// Nothing is asked yet.
+    pub fn new(connect: Connect) -> Self {
+        Self { family: Family::new(FAMILY, connect), not_offered: [None; Op::ALL.len()] }
+    }
+
+    /// How many requests are left alone for now.
+    pub fn quarantined(&self) -> usize {
+        self.not_offered.iter().flatten().count()
+    }
+
+    /// What the kernel says. That it does not have it is no fault.
+    pub fn read(&mut self, pass: &mut Pass<'_>, netdev: &str) -> Standard {
+        let mut standard = Standard::default();
+        for (op, not_before) in Op::ALL.into_iter().zip(&mut self.not_offered) {
+            if not_before.is_some_and(|until| pass.now < until) {
+                continue;
+            }
+            *not_before = None;
+            let (command, name) = op.command();
+            match self.family.ask(pass.now, command, false, &op.attributes(netdev)) {
+                Ok(replies) => {
+                    for reply in replies.iter().flatten() {
+                        standard.take(op, generic::attributes(reply));
+                    }
+                }
+                Err(error) if refused(&error) => *not_before = Some(pass.now.after(NOT_OFFERED)),
+                Err(error) if is(&error, &[Errno::NODEV]) => {}
+                Err(error) => {
+                    let reason = reason_of(&error).unwrap_or(Reason::Io);
+                    pass.fault(Path::new(&format!("{name} {netdev}")), reason);
+                }
+            }
+        }
+        standard
+    }
+}
+
+/// Whether an error says that there is no such thing here.
+pub fn refused(error: &io::Error) -> bool {
+    reason_of(error) == Some(Reason::NotSupported)
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,201 @@
+//! How ports are addressed: types of GIDs, default RoCE mode (`/sys/class/infiniband/<device>/ports/<port>/gid_attrs`,
+//! `/sys/kernel/config/rdma_cm`). The kernel keeps all of it in its memory; no hardware is asked.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collector::{Collector, Filter, Found, Lane, Pass, Spec};
+use super::file::Watched;
+use super::function::Census;
+use super::io::reason_of;
+use super::text;
+use crate::model::ids::{DeviceName, PortKey};
+use crate::model::netsetup::PortAddressing;
+use crate::model::reading::{Reading, Reason};
+use crate::model::snapshot::Fact;
+
+/// The collector of GIDs.
+pub const SPEC: Spec = Spec {
+    name: "gids",
+    about: "How ports are addressed: types of GIDs, default RoCE mode and traffic class",
+    interval: Duration::from_secs(60),
+    deadline: Duration::from_secs(5),
+    fresh: false,
+    make: |setup| Box::new(Gids { filter: setup.filter.clone() }),
+};
+
+/// Entries of a table that are looked at; the largest tables have so many.
+const MOST: usize = 1024;
+
+struct Gids {
+    filter: Filter,
+}
+
+impl Collector for Gids {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        let census = Census::take(pass, &self.filter)?;
+        let one = Found { key: Arc::from("ports"), device: None };
+        Ok(if census.allowed.is_empty() { Vec::new() } else { vec![one] })
+    }
+
+    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+        Box::new(Tables { filter: self.filter.clone() })
+    }
+}
+
+struct Tables {
+    filter: Filter,
+}
+
+impl Lane for Tables {
+    /// VFs beside their PF are left out: there may be hundreds.
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let Ok(census) = Census::take(pass, &self.filter) else { return Vec::new() };
+        let mut facts: Vec<Fact> = Vec::new();
+        for device in census.allowed {
+            if pass.host.io.link(&device.function.join("physfn")).is_ok() {
+                continue;
+            }
+            let class = pass.host.sysfs.join("class/infiniband").join(device.name.as_str());
+            let names = pass.host.io.list(&class.join("ports")).unwrap_or_default();
+            let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+            numbers.sort_unstable();
+            for number in numbers {
+                facts.extend(port(pass, &class, &device.name, number).map(|port| Arc::new(port) as Fact));
+            }
+        }
+        facts
+    }
+}
+
+/// Nothing for a port that says nothing.
+fn port(pass: &mut Pass<'_>, class: &Path, device: &DeviceName, number: u32) -> Option<PortAddressing> {
+    let gids = types(pass, &class.join(format!("ports/{number}/gid_attrs/types")));
+    let config = pass.host.sysfs.join(format!("kernel/config/rdma_cm/{device}/ports/{number}"));
+    // A mode that nobody made a directory for is absent, not wrong.
+    let default_mode = once(pass, &config.join("default_roce_mode"), text::label);
+    let default_tos = once(pass, &config.join("default_roce_tos"), text::counter);
+    let traffic_class = once(pass, &class.join(format!("tc/{number}/traffic_class")), traffic_class);
+    let port = PortKey { device: device.clone(), port: number };
+    let silent = gids.is_empty() && default_mode.is_none() && traffic_class.is_none();
+    (!silent).then_some(PortAddressing { port, gids, default_mode, default_tos, traffic_class })
+}
+
+fn once<T>(pass: &mut Pass<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
+    Watched::new(path.to_owned()).read_unless_down(pass, parse).value()
+}
+
+/// How many entries there are of each type. An empty entry fails to be read, with EINVAL by most kernels.
+fn types(pass: &mut Pass<'_>, directory: &Path) -> Vec<(Arc<str>, usize)> {
+    let names = pass.host.io.list(directory).unwrap_or_default();
+    let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
+    for name in names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).take(MOST) {
+        let path = directory.join(name);
+        let read = pass.host.io.open(&path).and_then(|mut file| file.read(&mut pass.buffer[..]));
+        match read {
+            Ok(length) => {
+                if let Some(kind) = known(pass.buffer.get(..length).unwrap_or_default()) {
+                    *counts.entry(Arc::from(kind)).or_default() += 1;
+                }
+            }
+            Err(error) => {
+                if let Some(reason @ (Reason::Permission | Reason::Timeout)) = reason_of(&error) {
+                    pass.fault(&path, reason);
+                    break;
+                }
+            }
+        }
+    }
+    counts.into_iter().collect()
+}
+
+/// The kernel's words; their number is closed, so that no more become labels.
+fn known(bytes: &[u8]) -> Option<&'static str> {
+    ["IB/RoCE v1", "RoCE v2"].into_iter().find(|word| word.as_bytes() == bytes.trim_ascii())
+}
+
+/// -1 says that none is set; of several lines, as newer drivers have them, the first says the class of all.
+fn traffic_class(bytes: &[u8]) -> Reading<u64> {
+    let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
+    match line.strip_prefix(b"Global tclass=").unwrap_or(line) {
+        b"-1" | b"" => Reading::Absent,
+        class => text::counter(class),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::host::rig::{Rig, facts};
+
+    const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
+
+    fn rig() -> Rig {
+        let rig = Rig::new(&SPEC, Filter::default());
+        rig.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
+        let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
+        rig.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+        rig
+    }
+
+    fn read(rig: &mut Rig) -> Vec<PortAddressing> {
+        rig.discover().unwrap();
+        facts(&rig.read())
+    }
+
+    #[test]
+    fn types_are_counted_and_empty_entries_are_no_fault() {
+        let mut rig = rig();
+        let types = format!("{CARD}/infiniband/mlx5_0/ports/1/gid_attrs/types");
+        for (index, kind) in ["IB/RoCE v1", "RoCE v2", "IB/RoCE v1", "RoCE v2", "RoCE v3"].iter().enumerate() {
+            rig.memory.set(format!("{types}/{index}"), format!("{kind}\n"));
+        }
+        for index in 5..256 {
+            rig.memory.fail(format!("{types}/{index}"), Errno::INVAL);
+        }
+        rig.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "RoCE v2\n");
+        rig.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "106\n");
+        rig.memory.set(format!("{CARD}/infiniband/mlx5_0/tc/1/traffic_class"), "-1\n");
+        let ports = read(&mut rig);
+        let expected = PortAddressing {
+            port: PortKey { device: DeviceName::new("mlx5_0"), port: 1 },
+            gids: vec![(Arc::from("IB/RoCE v1"), 2), (Arc::from("RoCE v2"), 2)],
+            default_mode: Some(Arc::from("RoCE v2")),
+            default_tos: Some(106),
+            traffic_class: None,
+        };
+        assert_eq!((ports, &rig.faults[..]), (vec![expected], &[][..]));
+    }
+
+    #[test]
+    fn a_port_that_says_nothing_and_a_vf_beside_its_pf_are_left_out() {
+        let mut rig = rig();
+        rig.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/state"), "4: ACTIVE\n");
+        assert_eq!((read(&mut rig).len(), rig.faults.len()), (0, 0));
+        rig.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/gid_attrs/types/0"), "IB/RoCE v1\n");
+        assert_eq!(read(&mut rig).len(), 1);
+        rig.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
+        assert_eq!(read(&mut rig).len(), 0);
+    }
+
+    #[test]
+    fn classes_that_are_set() {
+        assert_eq!(traffic_class(b"106"), Reading::Value(106));
+        assert_eq!(traffic_class(b"106\ntclass=160 src ip 1.1.1.1"), Reading::Value(106));
+        assert_eq!(traffic_class(b"-1"), Reading::Absent);
+        assert_eq!(traffic_class(b"Global tclass=106"), Reading::Value(106));
+        assert_eq!(traffic_class(b"many").reason(), Some(Reason::Malformed));
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
+            let _ = (known(&bytes), traffic_class(&bytes));
+        }
+    }
+}
