@@ -16,6 +16,7 @@ use super::clock::Clock;
 use super::crew::Crew;
 use super::engine::Engine;
 use super::handle::{Handle, Message, Published};
+use super::pulse::Pulse;
 use super::report::Report;
 use super::running::{Done, Running};
 use super::store::Store;
@@ -63,6 +64,9 @@ pub struct Poller {
     counters_read: Option<Tick>,
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
+    pulse: Pulse,
+    /// How long it may sleep at a time.
+    nap: Duration,
 }
 
 impl Poller {
@@ -110,12 +114,20 @@ impl Poller {
             waiting,
             counters_read,
             fresh,
+            pulse: Pulse::default(),
+            nap: COUNTERS,
         })
     }
 
     /// A handle to ask for reports and to stop it.
     pub fn handle(&self) -> Handle {
         Handle { inbox: self.sender.clone(), latest: self.publish.subscribe() }
+    }
+
+    /// Its sign of life, which comes at least this often while it runs.
+    pub fn pulse(&mut self, every: Duration) -> Pulse {
+        self.nap = every.max(Duration::from_millis(1));
+        self.pulse.clone()
     }
 
     /// The baseline as it is now.
@@ -143,6 +155,7 @@ impl Poller {
     pub fn run(mut self) {
         let alarm = self.watch();
         loop {
+            self.pulse.beat();
             let now = self.clock.now().tick;
             let wanted = !self.waiting.is_empty();
             let deep = wanted || self.counters_read.is_none_or(|at| now.since(at) >= COUNTERS);
@@ -238,6 +251,7 @@ impl Poller {
             // By the clock and not by silence: however many ask meanwhile, what hangs is relieved.
             if now.duration_since(relieved) >= RELIEF {
                 relieved = now;
+                self.pulse.beat();
                 self.relieve(now);
                 continue;
             }
@@ -286,7 +300,7 @@ impl Poller {
             if left.is_zero() {
                 return true;
             }
-            match self.inbox.recv_timeout(left) {
+            match self.inbox.recv_timeout(left.min(self.nap)) {
                 Ok(message) => {
                     if !self.take(message) {
                         return false;

@@ -105,6 +105,35 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| out.known(&[], content.agent.reloaded.map(unix_seconds)),
     },
+    Family {
+        name: "lanewatch_web_config_last_reload_successful",
+        kind: Kind::Gauge,
+        help: "Whether the last reading of the web configuration and of its certificates succeeded.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| out.known(&[], content.agent.web.map(|web| f64::from(u8::from(web.reload_successful)))),
+    },
+    Family {
+        name: "lanewatch_web_config_last_reload_success_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the web configuration in force was read, in seconds since 1970.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| out.known(&[], content.agent.web.map(|web| unix_seconds(web.reloaded))),
+    },
+    Family {
+        name: "lanewatch_web_certificate_expiry_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the certificate that the server shows ends, in seconds since 1970.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| {
+            out.known(&[], content.agent.web.and_then(|web| web.certificate_ends).map(unix_seconds));
+        },
+    },
 ];
 
 const COLLECTOR: &[&str] = &["collector"];
