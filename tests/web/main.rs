@@ -7,6 +7,7 @@ mod certs;
 mod client;
 mod curl;
 mod fixture;
+mod idle;
 mod matrix;
 mod passwords;
 mod prometheus;
