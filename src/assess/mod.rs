@@ -7,6 +7,7 @@ pub mod devices;
 pub mod irq;
 pub mod kmsg;
 pub mod lane;
+pub mod outlook;
 pub mod pcie;
 pub mod ports;
 pub mod posture;

@@ -21,6 +21,7 @@ use super::follow;
 use super::listen::listen;
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
+use crate::assess::outlook::{outlook, summary};
 use crate::export::AgentState;
 use crate::export::http::{App, Options, Source, serve as serve_http};
 use crate::export::web::Web;
@@ -117,9 +118,10 @@ async fn any(signals: &mut [Signal; 2]) {
 /// Tells systemd when the first complete pass is there.
 async fn say_when_ready(handle: Handle) {
     // A service manager that does not listen is no reason to stop.
-    if handle.report(Duration::MAX, Duration::from_secs(60)).await.is_some() {
+    if let Some(report) = handle.report(Duration::MAX, Duration::from_secs(60)).await {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         tracing::info!("ready");
+        tracing::info!("{}", summary(&outlook(&report.snapshot, &report.vf_map)));
     }
 }
 

@@ -7,6 +7,7 @@
 
 pub mod attribute;
 pub mod collector;
+pub mod environment;
 pub mod ethtool;
 pub mod example;
 pub mod file;
@@ -60,5 +61,6 @@ pub const COLLECTORS: &[Spec] = &[
     kmsg::SPEC,
     numa::SPEC,
     posture::SPEC,
+    environment::SPEC,
     system::SPEC,
 ];

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::assess::outlook::outlook;
 use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
@@ -35,6 +36,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
         let _ = writeln!(out, "\nlimited  {limit}");
     }
     if verbose {
+        out.push_str(&visibility(report));
         out.push_str(&details(report));
     }
     out
@@ -120,6 +122,16 @@ fn unknown(report: &Report) -> String {
 
 fn counted(count: usize, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+/// What is seen of the host, and what would show more.
+fn visibility(report: &Report) -> String {
+    let mut out = String::from("\narea             visible\n");
+    for sight in outlook(&report.snapshot, &report.vf_map) {
+        let remedy = sight.remedy.map_or_else(String::new, |remedy| format!("; would change that: {remedy}"));
+        let _ = writeln!(out, "{:<17}{:<14} {}{remedy}", sight.area, sight.seen.as_str().replace('_', " "), sight.text);
+    }
+    out
 }
 
 fn details(report: &Report) -> String {
