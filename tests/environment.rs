@@ -72,7 +72,8 @@ fn unshared(arguments: &[&str]) -> Option<String> {
 #[test]
 fn another_network_namespace_is_noticed() {
     // Processes of their own, so that the first one of them, which stands for the host's, may be looked at.
-    let Some(stdout) = unshared(&["--pid", "--fork", "--mount-proc", "unshare", "--net"]) else { return };
+    let apart = "unshare --net \"$@\"; true";
+    let Some(stdout) = unshared(&["--pid", "--fork", "--mount-proc", "sh", "-c", apart, "sh"]) else { return };
     let row = row(&stdout, "namespace");
     assert!(row.contains("partly") && row.contains("hostNetwork"), "{row}");
     let Some(same) = unshared(&["--pid", "--fork", "--mount-proc"]) else { return };
