@@ -89,7 +89,7 @@ fn in_user_namespace(map: &str) -> Option<bool> {
     Some((inside, outside, count) != (0, 0, EVERYONE))
 }
 
-/// `CapEff:	000001ffffffffff`
+/// `CapEff: 000001ffffffffff`, with a tab.
 fn effective(status: &str) -> Option<u64> {
     let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
     u64::from_str_radix(digits.trim(), 16).ok()
