@@ -1,11 +1,12 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test bench fuzz lint screenshot setup
+.PHONY: help run test soak bench fuzz lint screenshot setup
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything'
+	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make lint   format, clippy and documentation without a warning'
@@ -22,6 +23,9 @@ test: setup
 	$(CARGO) test --locked
 	@[ ! -f target/cases.txt ] || cat target/cases.txt
 	@if [ -s target/skipped ]; then echo "$$(wc -l <target/skipped) skipped:"; cat target/skipped; fi
+
+soak:
+	$(CARGO) test --locked --test soak -- --ignored --nocapture
 
 bench: setup
 	$(CARGO) bench --locked

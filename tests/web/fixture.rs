@@ -61,16 +61,23 @@ impl Fixture {
     }
 
     /// Runs the program with this web configuration.
-    pub fn start(mut self, config: &str) -> Self {
+    pub fn start(self, config: &str) -> Self {
+        self.start_with(config, &[])
+    }
+
+    /// The same with more arguments; started again, it goes on where it was.
+    pub fn start_with(mut self, config: &str, more: &[&str]) -> Self {
         self.configure(config);
+        let ready = self.log().matches("message=ready").count();
         let mut command = program();
         let at = self.directory.path();
         command.args(["serve", "--storage.path", "state", "--web.listen-address", &self.address.to_string()]);
         command.arg("--web.config.file").arg(at.join("web.yml")).arg("--path.rootfs").arg(at.join("host"));
-        let log = fs::File::create(at.join("log")).unwrap();
+        command.args(more);
+        let log = fs::OpenOptions::new().create(true).append(true).open(at.join("log")).unwrap();
         command.current_dir(at).stdout(log.try_clone().unwrap()).stderr(log);
         self.group = Some(Group::spawn(&mut command));
-        self.wait_for_log("message=ready", 1);
+        self.wait_for_log("message=ready", ready + 1);
         self
     }
 
