@@ -1,4 +1,4 @@
-//! A whole day, pass by pass, on a clock that is moved on: 17,280 passes five seconds apart.
+//! A whole day, pass by pass, on a clock that is moved on: 5,760 passes fifteen seconds apart.
 
 use std::fs;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::common::faulty::Faulty;
 use crate::common::hand::{LONG, of, setup};
 use crate::common::host::{Device, HostTree};
 
-const PASS: Duration = Duration::from_secs(5);
-const PASSES: u64 = 17_280;
+const PASS: Duration = Duration::from_secs(15);
+const PASSES: u64 = 5_760;
 /// Passes in an hour.
-const HOUR: u64 = 720;
+const HOUR: u64 = 240;
 
 /// A boot clock that goes on, and a wall clock that someone sets.
 struct StepClock(Mutex<Stamp>);
@@ -85,7 +85,7 @@ fn poller(io: &Arc<Faulty>, clock: &Arc<StepClock>, state: &Path) -> Poller {
 #[ignore = "takes a minute; make soak runs it"]
 fn a_day_of_passes_loses_no_event_and_grows_nothing() {
     let state = TempDir::new().unwrap();
-    let (io, devices) = of(&HostTree::new(8));
+    let (io, devices) = of(&HostTree::new(4));
     let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
     let since = Duration::from_secs(3 * 86_400);
     let clock = Arc::new(StepClock(Mutex::new(Stamp { tick: Tick(0).after(since), wall })));
@@ -98,35 +98,35 @@ fn a_day_of_passes_loses_no_event_and_grows_nothing() {
         let device = |offset: u64| usize::try_from(hour + offset).unwrap() % devices.len();
         match at {
             // Six drops an hour, each on another device than what else happens.
-            20 | 120 | 220 | 320 | 420 | 520 => {
-                let chosen = device(at / 100);
+            10 | 40 | 70 | 100 | 130 | 160 => {
+                let chosen = device(at / 30);
                 downed[chosen] += 1;
                 done.drops += 1;
                 port(&io, &devices[chosen], false, downed[chosen] - 1);
             }
-            26 | 126 | 226 | 326 | 426 | 526 => {
-                let chosen = device(at / 100);
+            13 | 43 | 73 | 103 | 133 | 163 => {
+                let chosen = device(at / 30);
                 port(&io, &devices[chosen], true, downed[chosen]);
             }
-            600 => {
+            180 => {
                 done.degraded += 1;
                 link(&io, &devices[device(6)], "8.0 GT/s PCIe");
             }
-            640 => link(&io, &devices[device(6)], "16.0 GT/s PCIe"),
+            190 => link(&io, &devices[device(6)], "16.0 GT/s PCIe"),
             // The device goes and comes back.
-            660 => {
+            200 => {
                 done.unplugged += 1;
                 io.memory.remove(&Path::new("/sys/class/infiniband").join(&devices[device(7)].name));
             }
-            680 => io.mend(&Path::new("/sys/class/infiniband").join(&devices[device(7)].name)),
+            210 => io.mend(&Path::new("/sys/class/infiniband").join(&devices[device(7)].name)),
             // Someone sets the clock, there and back.
-            690 if hour % 2 == 0 => {
+            215 if hour % 2 == 0 => {
                 done.steps += 2;
                 clock.set_wall(|wall| wall + Duration::from_secs(3600));
             }
-            695 if hour % 2 == 0 => clock.set_wall(|wall| wall - Duration::from_secs(3600)),
+            218 if hour % 2 == 0 => clock.set_wall(|wall| wall - Duration::from_secs(3600)),
             // Cut off without a goodbye, and started again.
-            700 if hour % 3 == 2 => {
+            222 if hour % 3 == 2 => {
                 done.restarts += 1;
                 drop(agent);
                 agent = poller(&io, &clock, state.path());
