@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::alarm::{Alarm, Target};
+use super::alarm::Alarm;
 use super::clock::Clock;
 use super::crew::Crew;
 use super::engine::Engine;
@@ -21,7 +21,7 @@ use super::report::Report;
 use super::running::{Done, Running};
 use super::store::Store;
 use crate::host::collector::Setup;
-use crate::host::{Depth, Directories, Host, Spec, WATCHED};
+use crate::host::{Depth, Host, Spec};
 use crate::model::event::EventKind;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
@@ -153,7 +153,8 @@ impl Poller {
 
     /// Runs until it is told to stop.
     pub fn run(mut self) {
-        let alarm = self.watch();
+        let place = |name: &str| self.collectors.iter().position(|collector| collector.spec.name == name);
+        let alarm = Alarm::of_collectors(&self.host, place, &self.sender);
         loop {
             self.pulse.beat();
             let now = self.clock.now().tick;
@@ -188,24 +189,6 @@ impl Poller {
         {
             tracing::error!("state is not kept: {error}");
         }
-    }
-
-    /// Watches the directories whose files some collectors read.
-    fn watch(&self) -> Option<Alarm> {
-        let host: &Host = &self.host;
-        let targets = |(name, directories): &(&str, Directories)| -> Vec<Target> {
-            let index = self.collectors.iter().position(|collector| collector.spec.name == *name);
-            index
-                .into_iter()
-                .flat_map(|index| directories(&host.roots).into_iter().map(move |path| (index, path)))
-                .collect()
-        };
-        let targets: Vec<Target> = WATCHED.iter().flat_map(targets).collect();
-        if targets.is_empty() || !host.io.is_system() {
-            return None;
-        }
-        let started = Alarm::start(Arc::clone(&host.io), targets, self.sender.clone());
-        started.inspect_err(|error| tracing::error!("no more threads: {error}")).ok()
     }
 
     /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
