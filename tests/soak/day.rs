@@ -116,7 +116,7 @@ fn a_day_of_passes_loses_no_event_and_grows_nothing() {
             // The device goes and comes back.
             200 => {
                 done.unplugged += 1;
-                io.memory.remove(&Path::new("/sys/class/infiniband").join(&devices[device(7)].name));
+                io.memory.remove(Path::new("/sys/class/infiniband").join(&devices[device(7)].name));
             }
             210 => io.mend(&Path::new("/sys/class/infiniband").join(&devices[device(7)].name)),
             // Someone sets the clock, there and back.
