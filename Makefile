@@ -1,13 +1,14 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image
+.PHONY: help run test lab capture soak bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything'
 	@echo 'make lab    the scenarios on a real kernel, in virtual machines (Debian on x86_64, as root; no KVM needed)'
 	@echo 'make capture   recorded hosts of the lab, in .cache/captures'
+	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
@@ -36,6 +37,9 @@ lab: lab-image
 
 capture: lab-image
 	$(CARGO) test --locked --test lab -- --ignored captures
+
+soak:
+	$(CARGO) test --locked --test soak -- --ignored --nocapture
 
 # The whole fleet is `make fleet`, which takes ten minutes.
 bench: setup

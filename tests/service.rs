@@ -210,6 +210,78 @@ fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
 }
 
 #[test]
+fn a_configuration_that_changes_is_read_without_a_signal() {
+    let directory = TempDir::new().unwrap();
+    host(&directory.path().join("host"));
+    let config = directory.path().join("lanewatch.toml");
+    fs::write(&config, "").unwrap();
+    let server = serve(&directory.path().join("host"), |command| _ = command.arg("--config.file").arg(&config));
+    until_severity(&server, "critical");
+    // As an editor does it: beside, and then renamed.
+    let beside = directory.path().join("lanewatch.toml~");
+    fs::write(&beside, "[policy.severity]\npcie_degraded = \"warning\"\n").unwrap();
+    fs::rename(&beside, &config).unwrap();
+    until_severity(&server, "warning");
+    fs::write(&config, "[policy.severity]\npcie_degraded = \"fatal\"\n").unwrap();
+    let began = Instant::now();
+    while reloads(&server).0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    assert!(server.log().contains("configuration kept as it was"), "{}", server.log());
+    until_severity(&server, "warning");
+}
+
+/// Length of the watchdog in these tests.
+const WATCHDOG: Duration = Duration::from_millis(900);
+
+/// `serve` with a watchdog, once it has said that it is ready.
+fn watched(root: &Path, manager: &Manager) -> Server {
+    let server = serve(root, |command| {
+        let length = WATCHDOG.as_micros().to_string();
+        command.env("NOTIFY_SOCKET", &manager.path).env("WATCHDOG_USEC", length).env_remove("WATCHDOG_PID");
+    });
+    let began = Instant::now();
+    while manager.told(Duration::from_secs(40)).unwrap() != "READY=1" {
+        assert!(began.elapsed() < Duration::from_secs(60), "{}", server.log());
+    }
+    server
+}
+
+#[test]
+fn the_watchdog_is_fed_while_a_collector_is_stuck() {
+    let directory = TempDir::new().unwrap();
+    let Some(_hanging) = HangingHost::new(&directory.path().join("host")) else { return };
+    let manager = Manager::listening(directory.path());
+    let server = watched(&directory.path().join("host"), &manager);
+    let began = Instant::now();
+    while began.elapsed() < WATCHDOG * 5 {
+        assert_eq!(manager.told(WATCHDOG).as_deref(), Some("WATCHDOG=1"), "{}", server.log());
+    }
+    let stuck = "lanewatch_collector_stuck{collector=\"pci\"} 1\n";
+    assert!(server.get("/metrics").text().contains(stuck), "nothing was stuck\n{}", server.log());
+}
+
+#[test]
+fn the_watchdog_starves_when_the_evaluation_is_stuck() {
+    let directory = TempDir::new().unwrap();
+    host(&directory.path().join("host"));
+    let manager = Manager::listening(directory.path());
+    let server = watched(&directory.path().join("host"), &manager);
+    // The state is written beside the old one; opening a pipe that nobody reads takes for ever.
+    let pipe = server.directory.path().join("state/state.json.new");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    server.group.signal(Signal::HUP);
+    let began = Instant::now();
+    while manager.told(WATCHDOG * 2).is_some() {
+        assert!(began.elapsed() < Duration::from_secs(30), "fed though nothing is evaluated\n{}", server.log());
+    }
+    // The rest of it is as alive as ever, and would have gone on saying so.
+    assert_eq!(server.get("/-/healthy").status, 200);
+    assert!(server.log().contains("the evaluation does not go on"), "{}", server.log());
+}
+
+#[test]
 fn sockets_are_taken_from_those_who_hand_them_over() {
     let directory = TempDir::new().unwrap();
     host(directory.path());

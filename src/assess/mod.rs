@@ -9,6 +9,7 @@ pub mod irq;
 mod isolation;
 pub mod kmsg;
 pub mod lane;
+pub mod outlook;
 pub mod pcie;
 pub mod ports;
 pub mod posture;

@@ -1,22 +1,30 @@
 //! `lanewatch serve`: the poller, the HTTP server, and the signals that steer them.
 
 use std::future::Future;
+use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::ArgMatches;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::JoinSet;
 
 use super::args::{Common, Serve};
+use super::config::ConfigError;
 use super::failure::Failure;
+use super::follow;
 use super::listen::listen;
 use super::settings::{Settings, WebSettings};
+use super::watchdog;
+use crate::assess::outlook::{outlook, summary};
 use crate::export::AgentState;
 use crate::export::http::{App, Options, Source, serve as serve_http};
+use crate::export::web::Web;
 use crate::model::event::EventKind;
 use crate::watch::Handle;
 use crate::watch::clock::SystemClock;
@@ -43,7 +51,7 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
         .context("cannot start reading")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
     let again = || Settings::new(common, matches);
-    run(poller, &web, again).map_err(Failure::from)
+    run(poller, &web, common.config.as_deref(), again)
 }
 
 /// Runs a poller and serves what it finds; `again` reads the configuration anew.
@@ -51,16 +59,21 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
 pub fn run<E: std::fmt::Display>(
-    poller: Poller,
+    mut poller: Poller,
     web: &WebSettings,
+    file: Option<&Path>,
     again: impl Fn() -> Result<Settings, E>,
-) -> anyhow::Result<ExitCode> {
+) -> Result<ExitCode, Failure> {
     let handle = poller.handle();
+    let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.pulse(watchdog::beat(every))));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
     let options =
         Options { telemetry_path: web.telemetry_path.clone(), max_requests: web.max_requests, ..Options::default() };
     let app = Arc::new(App::new(Arc::new(Reports(handle.clone())), options, agent));
+    if let Some(file) = &web.config {
+        follow::install(&app, Web::load(file).map_err(ConfigError::from)?);
+    }
     runtime.block_on(async {
         let listeners = listen(web).await?;
         for listener in &listeners {
@@ -69,18 +82,20 @@ pub fn run<E: std::fmt::Display>(
             }
         }
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        let mut hangup = signal(SignalKind::hangup())?;
         let worker = std::thread::Builder::new().name("poller".to_owned()).spawn(move || poller.run())?;
-        let ready = tokio::spawn(say_when_ready(handle.clone()));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(say_when_ready(handle.clone()));
+        if let Some((every, pulse)) = watchdog {
+            tasks.spawn(watchdog::feed(every, pulse));
+        }
         let served = serve_http(listeners, Arc::clone(&app), async {
-            loop {
-                tokio::select! {
-                    () = any(&mut ends) => break,
-                    _ = hangup.recv() => reload(&again, &handle, &app),
-                    () = tokio::time::sleep(Duration::from_secs(1)), if worker.is_finished() => break,
-                }
+            tokio::select! {
+                () = any(&mut ends) => {}
+                () = ended(&worker) => {}
+                Err(error) = follow::configuration(file, &again, &handle, &app) => tracing::error!("{error}"),
+                Err(error) = follow::web(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
-            ready.abort();
+            tasks.abort_all();
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
         });
         served.await;
@@ -103,24 +118,17 @@ async fn any(signals: &mut [Signal; 2]) {
 /// Tells systemd when the first complete pass is there.
 async fn say_when_ready(handle: Handle) {
     // A service manager that does not listen is no reason to stop.
-    if handle.report(Duration::MAX, Duration::from_secs(60)).await.is_some() {
+    if let Some(report) = handle.report(Duration::MAX, Duration::from_secs(60)).await {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         tracing::info!("ready");
+        tracing::info!("{}", summary(&outlook(&report.snapshot, &report.vf_map)));
     }
 }
 
-/// Reads the configuration again. One that is wrong changes nothing and is said in the log and the metrics.
-fn reload<E: std::fmt::Display>(again: &impl Fn() -> Result<Settings, E>, handle: &Handle, app: &App) {
-    match again() {
-        Ok(settings) => {
-            handle.set_policy(settings.policy, "the configuration was read again".to_owned());
-            app.set_agent(AgentState { reload_successful: true, reloaded: Some(SystemTime::now()), ..app.agent() });
-            tracing::info!("configuration read again; paths, addresses and collectors change at a restart");
-        }
-        Err(error) => {
-            app.set_agent(AgentState { reload_successful: false, ..app.agent() });
-            tracing::error!("configuration kept as it was: {error}");
-        }
+/// Resolves when the poller has ended, which it should not.
+async fn ended(worker: &JoinHandle<()>) {
+    while !worker.is_finished() {
+        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

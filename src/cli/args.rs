@@ -114,6 +114,9 @@ pub struct Web {
     /// Most requests served at once; 0 for no limit [default: 512]
     #[arg(long = "web.max-requests", value_name = "N", env = "LANEWATCH_WEB_MAX_REQUESTS")]
     pub max_requests: Option<usize>,
+    /// TLS, client certificates, users, headers and rate limit, in the format of Prometheus' exporters (YAML)
+    #[arg(long = "web.config.file", value_name = "FILE", env = "LANEWATCH_WEB_CONFIG_FILE")]
+    pub web_config: Option<PathBuf>,
     /// Take the listening sockets from systemd
     #[arg(long = "web.systemd-socket", env = "LANEWATCH_WEB_SYSTEMD_SOCKET")]
     pub systemd_socket: bool,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use serde::Deserialize;
 
 use super::args::{LogFormat, LogLevel};
+use crate::export::web::WebError;
 use crate::host::fs::read_regular;
 
 /// Longest configuration file, in bytes.
@@ -56,6 +57,7 @@ pub struct Log {
 pub struct Web {
     pub listen_address: Vec<String>,
     pub telemetry_path: Option<String>,
+    pub config_file: Option<PathBuf>,
     pub max_requests: Option<usize>,
     pub systemd_socket: Option<bool>,
 }
@@ -186,6 +188,9 @@ pub enum ConfigError {
         /// What is wrong and what is allowed.
         message: String,
     },
+    /// The web configuration is wrong.
+    #[error(transparent)]
+    Web(#[from] WebError),
     /// A value is not allowed.
     #[error("{file}: {key}: {message}")]
     Value {

@@ -45,7 +45,7 @@ pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &F
         })
         .context("cannot start the example host")?;
     eprint!("{}", announcement(&web));
-    agent::run(poller, &web, || Settings::new(common, matches)).map_err(Failure::from)
+    agent::run(poller, &web, common.config.as_deref(), || Settings::new(common, matches))
 }
 
 /// Where to look, and what there will be to see.
@@ -80,6 +80,7 @@ mod tests {
             telemetry_path: "/m".to_owned(),
             max_requests: 1,
             systemd_socket: false,
+            config: None,
         };
         assert!(announcement(&web(":10015")).contains("page     http://localhost:10015/\n"));
         assert!(announcement(&web("127.0.0.1:9")).contains("metrics  http://127.0.0.1:9/m\n"));

@@ -9,6 +9,7 @@ pub mod config;
 pub mod demo;
 pub mod explain;
 pub mod failure;
+pub mod follow;
 pub mod listen;
 pub mod log;
 pub mod look;
@@ -17,6 +18,8 @@ pub mod policy;
 pub mod settings;
 pub mod snapshot;
 pub mod vf;
+pub mod watchdog;
+pub mod watched;
 
 use std::ffi::OsString;
 use std::io::Write as _;
@@ -26,6 +29,8 @@ use std::process::ExitCode;
 use args::{Cli, Command, ConfigAction};
 use failure::{Failure, usage};
 use settings::Settings;
+
+use crate::export::web::Web;
 
 /// Runs the program.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -76,8 +81,13 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
 }
 
 fn check_config(file: &Path) -> Result<ExitCode, Failure> {
-    let config = config::read(file)?;
-    settings::validate(file, &config)?;
+    if file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml") {
+        let web = Web::load(file).map_err(config::ConfigError::from)?;
+        web.remarks.iter().for_each(|remark| eprintln!("lanewatch: {remark}"));
+    } else {
+        let config = config::read(file)?;
+        settings::validate(file, &config)?;
+    }
     print(format!("{}: ok\n", file.display()).as_bytes())
 }
 

@@ -52,6 +52,8 @@ pub struct WebSettings {
     pub max_requests: usize,
     /// Whether systemd hands over the sockets.
     pub systemd_socket: bool,
+    /// The web configuration.
+    pub config: Option<PathBuf>,
 }
 
 impl Settings {
@@ -132,6 +134,7 @@ impl Settings {
                 .unwrap_or("/metrics".to_owned()),
             max_requests: flags.max_requests.or(file.max_requests).unwrap_or(512),
             systemd_socket: flags.systemd_socket || file.systemd_socket.unwrap_or(false),
+            config: flags.web_config.clone().or(file.config_file.clone()),
         })
     }
 }

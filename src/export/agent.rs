@@ -16,6 +16,19 @@ pub struct AgentState {
     pub reload_successful: bool,
     /// When the configuration in force was read.
     pub reloaded: Option<SystemTime>,
+    /// How the web configuration fared, where there is one.
+    pub web: Option<WebState>,
+}
+
+/// How the web configuration fared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WebState {
+    /// Whether its last reading succeeded.
+    pub reload_successful: bool,
+    /// When the one in force was read.
+    pub reloaded: SystemTime,
+    /// When the server's certificate ends, where it has one.
+    pub certificate_ends: Option<SystemTime>,
 }
 
 impl Default for AgentState {
@@ -25,6 +38,7 @@ impl Default for AgentState {
             revision: option_env!("LANEWATCH_REVISION").unwrap_or(""),
             reload_successful: true,
             reloaded: None,
+            web: None,
         }
     }
 }

@@ -16,9 +16,10 @@ pub mod negotiate;
 pub mod page;
 pub mod series;
 pub mod text;
+pub mod web;
 
 #[cfg(test)]
 mod testing;
 
-pub use agent::{AgentState, Process};
+pub use agent::{AgentState, Process, WebState};
 pub use exposition::{Format, encode};

@@ -8,6 +8,7 @@
 pub mod attribute;
 pub mod collector;
 pub mod devlink;
+pub mod environment;
 pub mod ethtool;
 pub mod example;
 pub mod file;
@@ -66,5 +67,6 @@ pub const COLLECTORS: &[Spec] = &[
     kmsg::SPEC,
     numa::SPEC,
     posture::SPEC,
+    environment::SPEC,
     system::SPEC,
 ];

@@ -6,6 +6,7 @@
 pub mod check;
 pub mod counter;
 pub mod cpus;
+pub mod environment;
 pub mod ethtool;
 pub mod event;
 pub mod finding;

@@ -13,7 +13,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::handle::Message;
-use crate::host::HostIo;
+use crate::host::{Directories, Host, HostIo, WATCHED};
 
 /// Watching needs little stack.
 const STACK: usize = 128 * 1024;
@@ -28,6 +28,24 @@ pub(super) struct Alarm {
 }
 
 impl Alarm {
+    /// Watches the directories whose files some collectors read; `place` tells a collector's index by its name.
+    pub(super) fn of_collectors(
+        host: &Host,
+        place: impl Fn(&str) -> Option<usize>,
+        inbox: &Sender<Message>,
+    ) -> Option<Self> {
+        let targets = |(name, directories): &(&str, Directories)| -> Vec<Target> {
+            let paths = |index| directories(&host.roots).into_iter().map(move |path| (index, path));
+            place(name).into_iter().flat_map(paths).collect()
+        };
+        let targets: Vec<Target> = WATCHED.iter().flat_map(targets).collect();
+        if targets.is_empty() || !host.io.is_system() {
+            return None;
+        }
+        let started = Self::start(Arc::clone(&host.io), targets, inbox.clone());
+        started.inspect_err(|error| tracing::error!("no more threads: {error}")).ok()
+    }
+
     /// Watches these directories and tells the poller which collector a change concerns.
     ///
     /// # Errors

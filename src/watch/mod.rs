@@ -11,6 +11,7 @@ pub mod learn;
 pub mod ledger;
 pub mod poller;
 pub mod probes;
+pub mod pulse;
 pub mod report;
 pub mod roce;
 pub mod running;

@@ -11,16 +11,17 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::alarm::{Alarm, Target};
+use super::alarm::Alarm;
 use super::clock::Clock;
 use super::crew::Crew;
 use super::engine::Engine;
 use super::handle::{Handle, Message, Published};
+use super::pulse::Pulse;
 use super::report::Report;
 use super::running::{Done, Running};
 use super::store::Store;
 use crate::host::collector::Setup;
-use crate::host::{Depth, Directories, Host, Spec, WATCHED};
+use crate::host::{Depth, Host, Spec};
 use crate::model::event::EventKind;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
@@ -63,6 +64,9 @@ pub struct Poller {
     counters_read: Option<Tick>,
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
+    pulse: Pulse,
+    /// How long it may sleep at a time.
+    nap: Duration,
 }
 
 impl Poller {
@@ -110,12 +114,20 @@ impl Poller {
             waiting,
             counters_read,
             fresh,
+            pulse: Pulse::default(),
+            nap: COUNTERS,
         })
     }
 
     /// A handle to ask for reports and to stop it.
     pub fn handle(&self) -> Handle {
         Handle { inbox: self.sender.clone(), latest: self.publish.subscribe() }
+    }
+
+    /// Its sign of life, which comes at least this often while it runs.
+    pub fn pulse(&mut self, every: Duration) -> Pulse {
+        self.nap = every.max(Duration::from_millis(1));
+        self.pulse.clone()
     }
 
     /// The baseline as it is now.
@@ -141,8 +153,10 @@ impl Poller {
 
     /// Runs until it is told to stop.
     pub fn run(mut self) {
-        let alarm = self.watch();
+        let place = |name: &str| self.collectors.iter().position(|collector| collector.spec.name == name);
+        let alarm = Alarm::of_collectors(&self.host, place, &self.sender);
         loop {
+            self.pulse.beat();
             let now = self.clock.now().tick;
             let wanted = !self.waiting.is_empty();
             let deep = wanted || self.counters_read.is_none_or(|at| now.since(at) >= COUNTERS);
@@ -175,24 +189,6 @@ impl Poller {
         {
             tracing::error!("state is not kept: {error}");
         }
-    }
-
-    /// Watches the directories whose files some collectors read.
-    fn watch(&self) -> Option<Alarm> {
-        let host: &Host = &self.host;
-        let targets = |(name, directories): &(&str, Directories)| -> Vec<Target> {
-            let index = self.collectors.iter().position(|collector| collector.spec.name == *name);
-            index
-                .into_iter()
-                .flat_map(|index| directories(&host.roots).into_iter().map(move |path| (index, path)))
-                .collect()
-        };
-        let targets: Vec<Target> = WATCHED.iter().flat_map(targets).collect();
-        if targets.is_empty() || !host.io.is_system() {
-            return None;
-        }
-        let started = Alarm::start(Arc::clone(&host.io), targets, self.sender.clone());
-        started.inspect_err(|error| tracing::error!("no more threads: {error}")).ok()
     }
 
     /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
@@ -238,6 +234,7 @@ impl Poller {
             // By the clock and not by silence: however many ask meanwhile, what hangs is relieved.
             if now.duration_since(relieved) >= RELIEF {
                 relieved = now;
+                self.pulse.beat();
                 self.relieve(now);
                 continue;
             }
@@ -286,7 +283,7 @@ impl Poller {
             if left.is_zero() {
                 return true;
             }
-            match self.inbox.recv_timeout(left) {
+            match self.inbox.recv_timeout(left.min(self.nap)) {
                 Ok(message) => {
                     if !self.take(message) {
                         return false;

@@ -21,6 +21,8 @@ use super::toy::Toy;
 pub enum Tool {
     /// Prometheus.
     Prometheus,
+    /// curl.
+    Curl,
     /// Prometheus' own checker.
     Promtool,
     /// VictoriaMetrics' agent.
@@ -47,6 +49,7 @@ impl Tool {
     fn path(self) -> Option<PathBuf> {
         let name = match self {
             Self::Prometheus => "prometheus",
+            Self::Curl => "curl",
             Self::Promtool => "promtool",
             Self::Vmagent => "vmagent",
             Self::VictoriaMetrics => "victoria-metrics",
@@ -103,9 +106,14 @@ pub struct Prometheus {
 impl Prometheus {
     /// One that scrapes `/metrics` of this address every second, as job `lanewatch`.
     pub fn scraping(program: &Path, target: SocketAddr) -> Self {
+        Self::scraping_with(program, target, "")
+    }
+
+    /// The same with more lines in the scrape configuration.
+    pub fn scraping_with(program: &Path, target: SocketAddr, more: &str) -> Self {
         let (address, directory) = (free_address(), TempDir::new().unwrap());
         let config = directory.path().join("prometheus.yml");
-        fs::write(&config, scrape_config(target)).unwrap();
+        fs::write(&config, scrape_config(target) + more).unwrap();
         let mut command = Command::new(program);
         command.arg(format!("--config.file={}", config.display()));
         command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));

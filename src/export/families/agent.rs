@@ -1,6 +1,7 @@
 //! The agent, its collectors and what they could not read.
 
 use super::FIRST;
+use crate::assess::outlook::outlook;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
@@ -28,6 +29,20 @@ pub const FAMILIES: &[Family] = &[
         worst: "1",
         since: FIRST,
         write: host_info,
+    },
+    Family {
+        name: "lanewatch_visibility_info",
+        kind: Kind::Info,
+        help: "How much of the host can be seen from where the agent stands (seen, nothing_there, partly, hidden), by area, \
+               and the reason why not all of it.",
+        labels: &["area", "visibility", "reason"],
+        worst: "13",
+        since: FIRST,
+        write: |content, out| {
+            for sight in outlook(&content.report.snapshot, &content.report.vf_map) {
+                out.info(&[sight.area.into(), sight.seen.as_str().into(), sight.reason.into()]);
+            }
+        },
     },
     Family {
         name: "lanewatch_collector_success",
@@ -104,6 +119,35 @@ pub const FAMILIES: &[Family] = &[
         worst: "1",
         since: FIRST,
         write: |content, out| out.known(&[], content.agent.reloaded.map(unix_seconds)),
+    },
+    Family {
+        name: "lanewatch_web_config_last_reload_successful",
+        kind: Kind::Gauge,
+        help: "Whether the last reading of the web configuration and of its certificates succeeded.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| out.known(&[], content.agent.web.map(|web| f64::from(u8::from(web.reload_successful)))),
+    },
+    Family {
+        name: "lanewatch_web_config_last_reload_success_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the web configuration in force was read, in seconds since 1970.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| out.known(&[], content.agent.web.map(|web| unix_seconds(web.reloaded))),
+    },
+    Family {
+        name: "lanewatch_web_certificate_expiry_timestamp_seconds",
+        kind: Kind::Gauge,
+        help: "When the certificate that the server shows ends, in seconds since 1970.",
+        labels: &[],
+        worst: "1",
+        since: FIRST,
+        write: |content, out| {
+            out.known(&[], content.agent.web.and_then(|web| web.certificate_ends).map(unix_seconds));
+        },
     },
 ];
 

@@ -13,8 +13,10 @@ use hyper::http::request::Parts;
 use hyper::{Method, Response, StatusCode};
 
 use super::bodies::{Bodies, Document};
+use super::gate::Refused;
 use crate::export::agent::AgentState;
 use crate::export::negotiate;
+use crate::export::web::Web;
 use crate::watch::Report;
 
 /// Where reports come from.
@@ -53,6 +55,8 @@ pub struct App {
     source: Arc<dyn Source>,
     options: Options,
     agent: Mutex<Arc<AgentState>>,
+    web: Mutex<Arc<Web>>,
+    pub(super) refused: Refused,
     bodies: Bodies,
     in_flight: AtomicUsize,
 }
@@ -63,18 +67,43 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(10);
 const SCRAPE_TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
-type Answer = Response<Full<Bytes>>;
+pub(super) type Answer = Response<Full<Bytes>>;
 
 impl App {
     /// An application over a source.
     pub fn new(source: Arc<dyn Source>, options: Options, agent: AgentState) -> Self {
         let agent = Mutex::new(Arc::new(agent));
-        Self { source, options, agent, bodies: Bodies::default(), in_flight: AtomicUsize::new(0) }
+        Self {
+            source,
+            options,
+            agent,
+            web: Mutex::default(),
+            refused: Refused::default(),
+            bodies: Bodies::default(),
+            in_flight: AtomicUsize::new(0),
+        }
+    }
+
+    /// Takes a new web configuration. Connections that are open keep their encryption; whoever asks next is asked for
+    /// what it says.
+    pub fn set_web(&self, web: Arc<Web>) {
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = web;
+    }
+
+    /// The web configuration in force.
+    pub fn web(&self) -> Arc<Web> {
+        Arc::clone(&self.web.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Takes a new state of the agent, after a reload say.
     pub fn set_agent(&self, agent: AgentState) {
         *self.agent.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(agent);
+    }
+
+    /// Changes the state of the agent.
+    pub fn change_agent(&self, change: impl FnOnce(&mut AgentState)) {
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        change(Arc::make_mut(&mut agent));
     }
 
     /// The state of the agent as it is now.
@@ -224,7 +253,7 @@ fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer
 }
 
 /// An answer of one plain line.
-fn line(status: StatusCode, text: &'static str) -> Answer {
+pub(super) fn line(status: StatusCode, text: &'static str) -> Answer {
     answer(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
 }
 

@@ -1,6 +1,7 @@
 //! One connection, from its first byte to its end.
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -62,12 +63,13 @@ pub async fn drive<S>(stream: S, app: Arc<App>, activity: Arc<Activity>, mut shu
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    drive_within(Limits::DEFAULT, stream, app, activity, &mut shutdown).await;
+    drive_within(Limits::DEFAULT, stream, None, app, activity, &mut shutdown).await;
 }
 
 pub(super) async fn drive_within<S>(
     limits: Limits,
     stream: S,
+    peer: Option<IpAddr>,
     app: Arc<App>,
     activity: Arc<Activity>,
     shutdown: &mut watch::Receiver<bool>,
@@ -79,7 +81,7 @@ pub(super) async fn drive_within<S>(
         let (app, activity) = (Arc::clone(&app), Arc::clone(&activity));
         async move {
             activity.set(Doing::Work);
-            let answer = app.answer(&request.into_parts().0).await;
+            let answer = app.respond(peer, &request.into_parts().0).await;
             activity.set(Doing::Answer);
             Ok::<_, Infallible>(answer)
         }

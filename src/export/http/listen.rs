@@ -4,19 +4,21 @@ use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::io::ReadBuf;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::app::App;
-use super::connection::{Activity, asked_to_end, drive_within};
+use super::connection::{Activity, Doing, asked_to_end, drive_within};
 use super::timed::Limits;
+use super::tls;
 
 /// How long requests at hand may take after the end was asked for.
 const GRACE: Duration = Duration::from_secs(3);
@@ -72,9 +74,9 @@ impl Server {
                 () = asked_to_end(&mut ending) => return,
             };
             match accepted {
-                Ok((stream, _)) => {
+                Ok((stream, peer)) => {
                     pause = FIRST_PAUSE;
-                    self.admit(stream);
+                    self.admit(stream, peer.ip());
                 }
                 Err(error) if is_the_clients(&error) => tracing::debug!(%error, "connection failed before it began"),
                 Err(error) => {
@@ -91,7 +93,7 @@ impl Server {
     }
 
     /// Starts a connection's task; with too many open and none idle the connection is closed.
-    fn admit(&self, stream: TcpStream) {
+    fn admit(&self, stream: TcpStream, peer: IpAddr) {
         let mut open = self.connections.lock();
         if open.by_age.len() >= self.connections.most && !open.close_oldest_idle() {
             tracing::debug!("too many connections");
@@ -102,38 +104,70 @@ impl Server {
         let activity = Arc::new(Activity::default());
         // The lock is held until the connection is entered, so that its task cannot leave before.
         let entry = Entry { id, connections: Arc::clone(&self.connections) };
-        let connection =
-            connection(self.limits, stream, Arc::clone(&self.app), Arc::clone(&activity), self.ending.clone(), entry);
-        let task = tokio::spawn(connection).abort_handle();
+        let connection = Connection {
+            limits: self.limits,
+            peer,
+            app: Arc::clone(&self.app),
+            activity: Arc::clone(&activity),
+            ending: self.ending.clone(),
+            _entry: entry,
+        };
+        let task = tokio::spawn(connection.run(stream)).abort_handle();
         open.by_age.insert(id, Open { task, activity });
     }
 }
 
-async fn connection(
+/// A connection that was accepted.
+struct Connection {
     limits: Limits,
-    stream: TcpStream,
+    peer: IpAddr,
     app: Arc<App>,
     activity: Arc<Activity>,
-    mut ending: watch::Receiver<bool>,
+    ending: watch::Receiver<bool>,
     _entry: Entry,
-) {
-    // Until a client has made its request it costs a socket and a small task, no buffers.
-    let spoke = tokio::select! {
-        asked = timeout(limits.head, request(&stream)) => matches!(asked, Ok(Ok(()))),
-        () = asked_to_end(&mut ending) => false,
-    };
-    if spoke {
+}
+
+impl Connection {
+    async fn run(mut self, stream: TcpStream) {
+        let tls = self.app.web().tls.clone();
+        // Until a client has made its request, or has begun to make itself known, it costs a socket and a small task,
+        // no buffers.
+        let spoke = tokio::select! {
+            asked = timeout(self.limits.head, request(&stream, tls.is_some())) => matches!(asked, Ok(Ok(()))),
+            () = asked_to_end(&mut self.ending) => false,
+        };
+        if !spoke {
+            return;
+        }
         // Without it the tail of an answer waits for the acknowledgement of what came before.
         let _ = stream.set_nodelay(true);
         // The kernel would keep megabytes for a slow reader, and say that it took some only every other megabyte.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
-        drive_within(limits, stream, app, activity, &mut ending).await;
+        match tls {
+            None => self.drive(stream).await,
+            Some(tls) => {
+                let shaken = tokio::select! {
+                    shaken = timeout(self.limits.head, tls::accept(stream, tls, self.peer)) => shaken.ok().flatten(),
+                    () = asked_to_end(&mut self.ending) => None,
+                };
+                if let Some(stream) = shaken {
+                    // The time for the head of the first request begins now.
+                    self.activity.set(Doing::Head);
+                    self.drive(stream).await;
+                }
+            }
+        }
+    }
+
+    async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, stream: S) {
+        let (app, activity) = (Arc::clone(&self.app), Arc::clone(&self.activity));
+        drive_within(self.limits, stream, Some(self.peer), app, activity, &mut self.ending).await;
     }
 }
 
 /// Resolves when a request's head, or more of one than is looked at here, waits in the socket. Nothing is taken, and
-/// what was looked at is not kept.
-async fn request(stream: &TcpStream) -> io::Result<()> {
+/// what was looked at is not kept. Of an encrypted one the first byte will do.
+async fn request(stream: &TcpStream, encrypted: bool) -> io::Result<()> {
     let mut pause = Duration::from_millis(20);
     loop {
         let complete = poll_fn(|cx| {
@@ -142,8 +176,11 @@ async fn request(stream: &TcpStream) -> io::Result<()> {
             ready!(stream.poll_peek(cx, &mut seen))?;
             let (seen, full) = (seen.filled(), seen.remaining() == 0);
             let whole = || seen.windows(4).any(|end| end == b"\r\n\r\n") || seen.windows(2).any(|end| end == b"\n\n");
-            let ended: io::Result<bool> =
-                if seen.is_empty() { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(full || whole()) };
+            let ended: io::Result<bool> = if seen.is_empty() {
+                Err(io::ErrorKind::UnexpectedEof.into())
+            } else {
+                Ok(encrypted || full || whole())
+            };
             Poll::Ready(ended)
         });
         if complete.await? {

@@ -11,8 +11,10 @@
 mod app;
 mod bodies;
 mod connection;
+mod gate;
 mod listen;
 mod timed;
+mod tls;
 
 pub use app::{App, Options, Source};
 pub use connection::{Activity, drive};

@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::findings::prose;
+use crate::assess::outlook::{Seen, outlook};
 use crate::model::check::{Check, Standing};
 use crate::model::snapshot::CollectorState;
 use crate::watch::Report;
@@ -20,6 +21,34 @@ pub(super) fn limits(report: &Report) -> Markup {
             section {
                 h2 { "Hidden from the agent" }
                 ul.plain { @for sentence in &report.limited { li { (sentence) } } }
+            }
+        }
+    }
+}
+
+/// How much of the host is seen, and what would show more.
+pub(super) fn visibility(report: &Report) -> Markup {
+    let sights = outlook(&report.snapshot, &report.vf_map);
+    let blind = sights.iter().filter(|sight| sight.seen >= Seen::Partly).count();
+    html! {
+        section {
+            details open[blind > 0] {
+                summary { h2 { "Visibility" } @if blind > 0 { span.remark { (blind) " of " (sights.len()) " areas not whole" } } }
+                div.scroll {
+                    table {
+                        thead { tr { th { "area" } th { "visible" } th { "why, and what would change it" } } }
+                        tbody {
+                            @for sight in &sights {
+                                @let tone = if sight.seen >= Seen::Partly { "fair" } else { "" };
+                                tr {
+                                    td { code { (sight.area) } }
+                                    td { b.(tone) { (sight.seen.as_str().replace('_', " ")) } }
+                                    td { (sight.text) @if let Some(remedy) = &sight.remedy { "; " (remedy) } }
+                                }
+                            }
+                        }
+                    }
+                }
             }
         }
     }

@@ -67,6 +67,7 @@ fn whole(report: &Report) -> Markup {
             }
             (findings::accepted(report))
             (agent::limits(report))
+            (agent::visibility(report))
             (agent::events(report))
             (agent::checks(report))
             (agent::collectors(report))

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
-use super::agent::{AgentState, Process};
+use super::agent::{AgentState, Process, WebState};
 use crate::assess::lane::{DevicePath, Lanes as HostLanes, PortLane};
 use crate::model::check::{Check, Severity, Status};
 use crate::model::counter::Class;
@@ -59,6 +59,11 @@ pub(super) fn agent() -> Arc<AgentState> {
         revision: "abc1234",
         reload_successful: true,
         reloaded: Some(now().wall - Duration::from_secs(60)),
+        web: Some(WebState {
+            reload_successful: true,
+            reloaded: now().wall - Duration::from_secs(60),
+            certificate_ends: Some(now().wall + Duration::from_secs(86_400)),
+        }),
     })
 }
 

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::facts::facts;
 use super::isolation::isolation;
+use crate::assess::outlook::outlook;
 use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
@@ -38,6 +39,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
     }
     if verbose {
         out.push_str(&facts(report));
+        out.push_str(&visibility(report));
         out.push_str(&details(report));
         out.push_str(&isolation(&report.snapshot));
     }
@@ -124,6 +126,16 @@ fn unknown(report: &Report) -> String {
 
 fn counted(count: usize, thing: &str) -> String {
     if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+}
+
+/// What is seen of the host, and what would show more.
+fn visibility(report: &Report) -> String {
+    let mut out = String::from("\narea             visible\n");
+    for sight in outlook(&report.snapshot, &report.vf_map) {
+        let remedy = sight.remedy.map_or_else(String::new, |remedy| format!("; would change that: {remedy}"));
+        let _ = writeln!(out, "{:<17}{:<14} {}{remedy}", sight.area, sight.seen.as_str().replace('_', " "), sight.text);
+    }
+    out
 }
 
 fn details(report: &Report) -> String {

@@ -1,0 +1,112 @@
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use super::*;
+use crate::model::snapshot::{Fact, Fault};
+use crate::model::system::System;
+use crate::model::time::{Stamp, Tick};
+
+fn environment() -> Environment {
+    Environment {
+        sysfs: Arc::from("/sys"),
+        has_sysfs: true,
+        has_procfs: true,
+        user_namespace: Some(false),
+        capabilities: Some(0),
+        ..Environment::default()
+    }
+}
+
+fn collector(name: &'static str, listed: usize, denied: &[&str]) -> CollectorState {
+    let fault = |source: &&str| Fault { source: Arc::from(*source), reason: Reason::Permission };
+    CollectorState {
+        name,
+        success: true,
+        listed: Some((0..listed).map(|n| Arc::from(n.to_string())).collect()),
+        faults: denied.iter().map(fault).collect(),
+        ..CollectorState::default()
+    }
+}
+
+fn sights(environment: Environment, facts: Vec<Fact>, collectors: Vec<CollectorState>) -> Vec<Sight> {
+    let taken = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
+    let facts = facts.into_iter().chain([Arc::new(environment) as Fact]);
+    outlook(&Snapshot::new(taken, facts, collectors), &VfMap::default())
+}
+
+fn of<'a>(sights: &'a [Sight], area: &str) -> (Seen, &'a str, &'a str) {
+    let sight = sights.iter().find(|sight| sight.area == area).unwrap_or_else(|| panic!("{area}: {sights:#?}"));
+    (sight.seen, sight.reason, sight.remedy.as_deref().unwrap_or_default())
+}
+
+#[test]
+fn a_host_without_a_card_hides_nothing() {
+    let sights = sights(environment(), Vec::new(), vec![collector("rdma", 0, &[]), collector("pci", 0, &[])]);
+    assert_eq!(of(&sights, "host"), (Seen::Whole, "", ""));
+    assert_eq!(of(&sights, "rdma"), (Seen::Nothing, "", ""));
+    assert_eq!(summary(&sights), "seen: host; nothing there: rdma, pci");
+}
+
+#[test]
+fn a_container_without_the_hosts_sysfs_sees_nothing_and_is_told_what_to_mount() {
+    let none = Environment { has_sysfs: false, ..environment() };
+    let sights = sights(none, Vec::new(), vec![collector("rdma", 0, &[]), collector("kmsg", 1, &[])]);
+    let (seen, reason, remedy) = of(&sights, "host");
+    assert_eq!((seen, reason), (Seen::Hidden, "no_sysfs"));
+    assert!(remedy.contains("--path.sysfs"), "{remedy}");
+    // Not: there is none.
+    assert_eq!(of(&sights, "rdma").0, Seen::Hidden);
+    assert_eq!(of(&sights, "kmsg").0, Seen::Whole);
+    assert!(summary(&sights).contains("hidden host: there is no sysfs at /sys (would change that: mount"));
+}
+
+#[test]
+fn what_is_denied_says_what_would_grant_it() {
+    let denied =
+        || vec![collector("kmsg", 1, &["/dev/kmsg"]), collector("pci", 4, &["/sys/a/config", "/sys/b/config"])];
+    let plain = sights(environment(), Vec::new(), denied());
+    assert_eq!(of(&plain, "kmsg"), (Seen::Hidden, "permission", "CAP_SYSLOG"));
+    assert_eq!(of(&plain, "pci"), (Seen::Partly, "permission", "CAP_DAC_READ_SEARCH"));
+    assert!(plain.iter().any(|sight| sight.text.ends_with("no permission for /sys/a/config and 1 more")));
+
+    let user = Environment { user_namespace: Some(true), capabilities: Some(u64::MAX), ..environment() };
+    let apart = sights(user, Vec::new(), denied());
+    let (_, reason, remedy) = of(&apart, "kmsg");
+    assert_eq!(reason, "user_namespace");
+    assert!(remedy.contains("outside of a user namespace"), "{remedy}");
+
+    // A profile denies what the capability would allow; without the capability both may be to blame.
+    let profile = Some(Arc::from("docker-default (enforce)"));
+    let confined = Environment { confinement: profile, capabilities: Some(u64::MAX), ..environment() };
+    let all = sights(confined.clone(), Vec::new(), denied());
+    let (_, reason, remedy) = of(&all, "kmsg");
+    assert_eq!(reason, "confinement");
+    assert!(remedy.starts_with("docker-default (enforce) forbids it, CAP_SYSLOG is there"), "{remedy}");
+    let weak = sights(Environment { capabilities: Some(0), ..confined }, Vec::new(), denied());
+    assert_eq!(of(&weak, "kmsg").1, "permission");
+}
+
+#[test]
+fn other_namespaces_old_kernels_and_little_memory_are_said() {
+    let little = Environment { memory_limit_bytes: Some(16 << 20), ..environment() };
+    let posture = Posture { foreign_netns: Some(true), rdma_netns_mode: Some("exclusive"), ..Posture::default() };
+    let system = System { kernel: Some(Arc::from("4.17.19-generic")), ..System::default() };
+    let sights = sights(little, vec![Arc::new(posture), Arc::new(system)], Vec::new());
+    assert_eq!(of(&sights, "memory"), (Seen::Partly, "memory_limit", "a limit of 32 MiB"));
+    assert_eq!(of(&sights, "kernel"), (Seen::Partly, "old_kernel", "a newer kernel"));
+    let (_, reason, remedy) = of(&sights, "namespace");
+    assert_eq!(reason, "network_namespace");
+    assert!(remedy.contains("hostNetwork"), "{remedy}");
+    assert!(sights.iter().any(|sight| sight.text.contains("RDMA devices are those of another network namespace")));
+}
+
+#[test]
+fn enough_of_everything_is_no_row() {
+    let enough = Environment { memory_limit_bytes: Some(64 << 20), ..environment() };
+    for kernel in ["4.18.0-553.el8_10.x86_64", "6.12.0-1-amd64", "5.15", "next"] {
+        let system = System { kernel: Some(Arc::from(kernel)), ..System::default() };
+        let posture = Posture { foreign_netns: Some(false), ..Posture::default() };
+        let sights = sights(enough.clone(), vec![Arc::new(system), Arc::new(posture)], Vec::new());
+        assert_eq!(sights.len(), 1, "{kernel}: {sights:#?}");
+    }
+}

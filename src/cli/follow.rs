@@ -1,0 +1,117 @@
+//! Takes up configurations that change while the agent runs: at SIGHUP, and when their files do. One that is wrong
+//! changes nothing, which is said in the log and the metrics.
+
+use std::fmt::Display;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::sleep;
+
+use super::config::ConfigError;
+use super::settings::Settings;
+use super::watched::Watched;
+use crate::export::http::App;
+use crate::export::web::Web;
+use crate::export::{AgentState, WebState};
+use crate::watch::Handle;
+
+/// A file that is wrong is read once more after this before it is said so: its writer may write more than one.
+const SECOND_LOOK: Duration = Duration::from_secs(1);
+
+/// Reads the configuration again whenever it should be; never ends.
+///
+/// # Errors
+/// The system gives no signals.
+pub async fn configuration<E: Display>(
+    file: Option<&Path>,
+    again: impl Fn() -> Result<Settings, E>,
+    handle: &Handle,
+    app: &App,
+) -> std::io::Result<()> {
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut watched = Watched::new(file.map(Path::to_owned).into_iter().collect());
+    loop {
+        let asked = asked(hangup.recv(), &mut watched).await;
+        match twice(asked, &mut watched, &again).await {
+            Ok(settings) => {
+                handle.set_policy(settings.policy, "the configuration was read again".to_owned());
+                app.change_agent(|agent| {
+                    (agent.reload_successful, agent.reloaded) = (true, Some(SystemTime::now()));
+                });
+                tracing::info!("configuration read again; paths, addresses and collectors change at a restart");
+            }
+            Err(error) => {
+                app.change_agent(|agent| agent.reload_successful = false);
+                tracing::error!("configuration kept as it was: {error}");
+            }
+        }
+    }
+}
+
+/// Reads the web configuration again whenever it, or a file that it names, should be; never ends.
+///
+/// # Errors
+/// The system gives no signals.
+pub async fn web(file: Option<&Path>, app: &App) -> std::io::Result<()> {
+    let Some(file) = file else { return std::future::pending().await };
+    let mut hangup = signal(SignalKind::hangup())?;
+    let mut watched = Watched::new(app.web().files.clone());
+    loop {
+        let asked = asked(hangup.recv(), &mut watched).await;
+        let read = || {
+            let web = Web::load(file)?;
+            web.no_weaker_than(&app.web(), file)?;
+            Ok::<_, ConfigError>(web)
+        };
+        match twice(asked, &mut watched, read).await {
+            Ok(web) => {
+                watched.set(web.files.clone());
+                tracing::info!("web configuration read again; connections that are open stay open");
+                install(app, web);
+            }
+            Err(error) => {
+                app.change_agent(|agent| {
+                    agent.web = agent.web.map(|web| WebState { reload_successful: false, ..web });
+                });
+                tracing::error!("web configuration kept as it was: {error}");
+            }
+        }
+    }
+}
+
+/// Puts a web configuration in force.
+pub fn install(app: &App, web: Web) {
+    for remark in &web.remarks {
+        tracing::warn!("{remark}");
+    }
+    let (reloaded, certificate_ends) = (SystemTime::now(), web.certificate_ends);
+    app.set_web(Arc::new(web));
+    app.change_agent(|agent: &mut AgentState| {
+        agent.web = Some(WebState { reload_successful: true, reloaded, certificate_ends });
+    });
+}
+
+/// Waits until someone asks for it or a file has changed; whether someone asked.
+async fn asked(hangup: impl Future<Output = Option<()>>, watched: &mut Watched) -> bool {
+    tokio::select! {
+        _ = hangup => {
+            watched.look();
+            true
+        }
+        () = watched.changed() => false,
+    }
+}
+
+/// Reads, and reads once more when that fails, unless someone asked and wants to hear of it.
+async fn twice<T, E>(asked: bool, watched: &mut Watched, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
+    match read() {
+        Err(_) if !asked => {
+            sleep(SECOND_LOOK).await;
+            watched.look();
+            read()
+        }
+        result => result,
+    }
+}

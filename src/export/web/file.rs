@@ -1,0 +1,162 @@
+//! The file as written (YAML). Every key is optional; an unknown one is an error.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use serde::Deserialize;
+
+use crate::host::fs::read_regular;
+
+/// Longest file, in bytes.
+pub(super) const LONGEST: u64 = 1 << 20;
+
+/// What is wrong with a web configuration. No text of it holds a password, a hash or a key.
+#[derive(Debug, thiserror::Error)]
+pub enum WebError {
+    /// A file cannot be read.
+    #[error("{file}: {source}")]
+    Unreadable {
+        /// The file.
+        file: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// It is not YAML, or has a key or value that is not known.
+    #[error("{file}{place}: {message}")]
+    Malformed {
+        /// The file.
+        file: PathBuf,
+        /// Line and column, where known.
+        place: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+    /// A value is not allowed.
+    #[error("{file}: {key}: {message}")]
+    Value {
+        /// The file.
+        file: PathBuf,
+        /// The key.
+        key: String,
+        /// What is wrong and what is allowed.
+        message: String,
+    },
+}
+
+impl WebError {
+    pub(super) fn value(file: &Path, key: impl Into<String>, message: impl Into<String>) -> Self {
+        Self::Value { file: file.to_owned(), key: key.into(), message: message.into() }
+    }
+}
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct File {
+    pub(super) tls_server_config: Option<Tls>,
+    pub(super) http_server_config: Option<Http>,
+    pub(super) basic_auth_users: Option<BTreeMap<String, Secret>>,
+    pub(super) rate_limit: Option<RateLimit>,
+}
+
+/// `tls_server_config`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Tls {
+    pub(super) cert: Option<String>,
+    pub(super) key: Option<Secret>,
+    pub(super) client_ca: Option<String>,
+    pub(super) cert_file: Option<PathBuf>,
+    pub(super) key_file: Option<PathBuf>,
+    pub(super) client_auth_type: Option<String>,
+    pub(super) client_ca_file: Option<PathBuf>,
+    pub(super) client_allowed_sans: Option<Vec<String>>,
+    pub(super) min_version: Option<String>,
+    pub(super) max_version: Option<String>,
+    pub(super) cipher_suites: Option<Vec<String>>,
+    pub(super) curve_preferences: Option<Vec<String>>,
+    pub(super) prefer_server_cipher_suites: Option<bool>,
+}
+
+impl Tls {
+    /// Whether it says nothing at all, as a heading without keys.
+    pub(super) fn is_empty(&self) -> bool {
+        let certificate = self.cert.is_some() || self.cert_file.is_some();
+        let key = self.key.is_some() || self.key_file.is_some();
+        let client = self.client_ca.is_some() || self.client_ca_file.is_some() || self.client_auth_type.is_some();
+        !(certificate || key || client || self.client_allowed_sans.is_some())
+    }
+}
+
+/// `http_server_config`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct Http {
+    pub(super) http2: Option<bool>,
+    pub(super) headers: Option<BTreeMap<String, String>>,
+}
+
+/// `rate_limit`
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RateLimit {
+    pub(super) interval: Option<String>,
+    pub(super) burst: Option<u32>,
+}
+
+/// A text that is printed nowhere.
+#[derive(Clone, Deserialize)]
+#[serde(transparent)]
+pub(super) struct Secret(String);
+
+impl Secret {
+    pub(super) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+pub(super) fn read(path: &Path) -> Result<File, WebError> {
+    let unreadable = |source| WebError::Unreadable { file: path.to_owned(), source };
+    let bytes = read_regular(path, LONGEST).map_err(unreadable)?;
+    let text =
+        String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
+    parse(path, &text)
+}
+
+pub(super) fn parse(path: &Path, text: &str) -> Result<File, WebError> {
+    if text.lines().all(|line| line.trim().is_empty() || line.trim_start().starts_with('#') || line.trim() == "---") {
+        return Ok(File::default());
+    }
+    let mut options = serde_saphyr::Options::default();
+    // A snippet would put hashes and keys into the log.
+    options.with_snippet = false;
+    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+        let at = error.location().map(|at| (at.line(), at.column())).filter(|(line, _)| *line > 0);
+        let place = at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
+        WebError::Malformed { file: path.to_owned(), place, message: plain(&error.to_string()) }
+    })
+}
+
+/// The parser's message in one line, without the place (it is in front already) and without what a value was: that
+/// may be a secret.
+fn plain(message: &str) -> String {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let line = match line.strip_prefix("error: ").unwrap_or(&line).split_once(": ") {
+        Some((place, rest)) if place.starts_with("line ") => rest.to_owned(),
+        _ => line,
+    };
+    match line.split_once("string \"") {
+        Some((before, rest)) => {
+            format!("{before}a text{}", rest.rsplit_once('"').map_or("", |(_, after)| after))
+        }
+        None => line,
+    }
+}

@@ -1,0 +1,224 @@
+//! Where the agent stands: container, namespaces, capabilities, confinement, memory limit. Once a minute: a limit or a
+//! profile may change under it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::text;
+use crate::model::environment::Environment;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fact;
+
+/// The collector of the agent's surroundings.
+pub const SPEC: Spec = Spec {
+    name: "environment",
+    about: "Where the agent stands: container, namespaces, capabilities, confinement, memory limit",
+    interval: Duration::from_secs(60),
+    deadline: Duration::from_secs(2),
+    fresh: false,
+    make,
+};
+
+fn make(_: &Setup) -> Box<dyn Collector> {
+    Box::new(Surroundings)
+}
+
+/// Files that containers have at their root, and what made them.
+const MARKS: [(&str, &str); 3] =
+    [("/var/run/secrets/kubernetes.io", "kubernetes"), ("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
+
+/// The whole range of users: that of the first user namespace.
+const EVERYONE: u64 = 4_294_967_295;
+
+struct Surroundings;
+
+impl Collector for Surroundings {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+        Ok(vec![Found { key: Arc::from("agent"), device: None }])
+    }
+
+    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+        Box::new(Surroundings)
+    }
+}
+
+impl Lane for Surroundings {
+    /// A file that is not there or not readable says nothing: this is about what is hidden, not part of it.
+    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+        let (sysfs, procfs) = (pass.host.sysfs.clone(), pass.host.procfs.clone());
+        let there = |pass: &Pass<'_>, path: &Path| pass.host.io.list(path).is_ok_and(|names| !names.is_empty());
+        let mut own = |file: &str| content(pass, &procfs.join("self").join(file));
+        let (map, status, attribute) = (own("uid_map"), own("status"), own("attr/current"));
+        let groups = own("cgroup");
+        let environment = Environment {
+            sysfs: Arc::from(sysfs.to_string_lossy()),
+            has_sysfs: ["class", "bus", "devices"].iter().any(|name| there(pass, &sysfs.join(name))),
+            has_procfs: there(pass, &procfs),
+            // Of a recorded host these would be the reader's.
+            container: if pass.host.live { container(pass) } else { None },
+            user_namespace: map.as_deref().and_then(in_user_namespace),
+            capabilities: status.as_deref().and_then(effective),
+            confinement: attribute.as_deref().and_then(confinement),
+            memory_limit_bytes: groups.as_deref().and_then(|groups| memory_limit(pass, &sysfs, groups)),
+        };
+        vec![Arc::new(environment)]
+    }
+}
+
+/// The beginning of a file: more of these says nothing more.
+fn content(pass: &mut Pass<'_>, path: &Path) -> Option<String> {
+    let length = pass.host.io.open(path).and_then(|mut file| file.read(&mut pass.buffer[..])).ok()?;
+    Some(String::from_utf8_lossy(pass.buffer.get(..length)?).into_owned())
+}
+
+fn container(pass: &Pass<'_>) -> Option<&'static str> {
+    MARKS.iter().find(|(mark, _)| pass.host.io.stamp(Path::new(mark)).is_ok()).map(|(_, kind)| *kind)
+}
+
+/// `         0          0 4294967295`: first user here, first user outside, how many.
+/// Empty where nobody has been mapped yet, which is so in no first one.
+fn in_user_namespace(map: &str) -> Option<bool> {
+    if map.is_empty() {
+        return Some(true);
+    }
+    let words = map.lines().next()?.split_ascii_whitespace();
+    let mut numbers = words.map(|word| text::parse_decimal(word.as_bytes()));
+    let (inside, outside, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
+    Some((inside, outside, count) != (0, 0, EVERYONE))
+}
+
+/// `CapEff: 000001ffffffffff`, with a tab.
+fn effective(status: &str) -> Option<u64> {
+    let digits = status.lines().find_map(|line| line.strip_prefix("CapEff:"))?;
+    u64::from_str_radix(digits.trim(), 16).ok()
+}
+
+/// `docker-default (enforce)`, `system_u:system_r:container_t:s0:c1,c2`; not `unconfined` in either.
+fn confinement(attribute: &str) -> Option<Arc<str>> {
+    let word = attribute.trim_matches(['\0', '\n', ' ']);
+    let free = word.is_empty() || word.contains("unconfined") || word.ends_with("(complain)") || word == "kernel";
+    (!free).then(|| Arc::from(word))
+}
+
+/// The least limit from the agent's control group up to the root, in version 2 or 1.
+fn memory_limit(pass: &mut Pass<'_>, sysfs: &Path, groups: &str) -> Option<u64> {
+    let of = |line: &str| {
+        let mut parts = line.splitn(3, ':');
+        let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
+        let root = sysfs.join("fs/cgroup");
+        if number == "0" && controllers.is_empty() {
+            return Some((root, path.to_owned(), "memory.max"));
+        }
+        let memory = controllers.split(',').any(|controller| controller == "memory");
+        memory.then(|| (root.join("memory"), path.to_owned(), "memory.limit_in_bytes"))
+    };
+    let mut least: Option<u64> = None;
+    for (root, path, file) in groups.lines().filter_map(of) {
+        let mut folder: Option<PathBuf> = Some(root.join(path.trim_start_matches('/')));
+        while let Some(group) = folder.take_if(|group| group.starts_with(&root)) {
+            let limit = content(pass, &group.join(file)).and_then(|text| text::parse_decimal(text.trim().as_bytes()));
+            // Version 1 says no limit with the highest number of whole pages.
+            least = limit.filter(|limit| *limit < 1 << 60).into_iter().chain(least).min();
+            folder = group.parent().map(Path::to_owned);
+        }
+    }
+    least
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::collector::Depth;
+    use crate::host::memory::MemoryHost;
+    use crate::model::environment::Capability;
+    use crate::model::time::Tick;
+
+    fn read(host: &Arc<MemoryHost>, live: bool) -> Environment {
+        let mut host = host.host();
+        host.live = live;
+        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let facts = Surroundings.read(&mut pass);
+        assert!(pass.faults.is_empty());
+        facts.first().and_then(|fact| fact.downcast_ref().cloned()).unwrap()
+    }
+
+    #[test]
+    fn a_host_without_anything_says_nothing() {
+        let environment = read(&Arc::new(MemoryHost::new()), true);
+        assert!(!environment.has_sysfs && !environment.has_procfs && environment.container.is_none());
+        assert_eq!(environment.has(Capability::Syslog), None);
+    }
+
+    #[test]
+    fn a_pod_on_an_old_host() {
+        let host = Arc::new(MemoryHost::new());
+        host.set("/sys/class/net/lo/mtu", "65536\n");
+        host.set("/proc/self/uid_map", "         0          0 4294967295\n");
+        host.set("/proc/self/status", "Name:\tlanewatch\nCapPrm:\t0000000000000000\nCapEff:\t0000000000080004\n");
+        host.set("/proc/self/attr/current", "cri-containerd.apparmor.d (enforce)\n");
+        host.set("/proc/self/cgroup", "12:cpu,cpuacct:/pod/c\n5:memory:/pod/c\n1:name=systemd:/pod/c\n");
+        host.set("/sys/fs/cgroup/memory/pod/c/memory.limit_in_bytes", "9223372036854771712\n");
+        host.set("/sys/fs/cgroup/memory/pod/memory.limit_in_bytes", "33554432\n");
+        host.set("/.dockerenv", "");
+        let environment = read(&host, true);
+        assert!(environment.has_sysfs && environment.has_procfs);
+        assert_eq!((environment.container, environment.user_namespace), (Some("docker"), Some(false)));
+        let has = [Capability::DacReadSearch, Capability::SysPtrace, Capability::Syslog].map(|c| environment.has(c));
+        assert_eq!(has, [Some(true), Some(true), Some(false)]);
+        assert_eq!(environment.confinement.as_deref(), Some("cri-containerd.apparmor.d (enforce)"));
+        assert_eq!(environment.memory_limit_bytes, Some(32 << 20));
+        // A recorded one is not where the reader is.
+        assert_eq!(read(&host, false).container, None);
+    }
+
+    #[test]
+    fn the_least_limit_on_the_way_up_holds() {
+        let host = Arc::new(MemoryHost::new());
+        host.set("/proc/self/cgroup", "0::/a.slice/b.service\n");
+        host.set("/sys/fs/cgroup/a.slice/b.service/memory.max", "max\n");
+        host.set("/sys/fs/cgroup/a.slice/memory.max", "67108864\n");
+        assert_eq!(read(&host, true).memory_limit_bytes, Some(64 << 20));
+        host.set("/proc/self/cgroup", "0::/\n");
+        assert_eq!(read(&host, true).memory_limit_bytes, None);
+    }
+
+    #[test]
+    fn who_is_confined() {
+        let table = [
+            ("unconfined\n", None),
+            ("docker-default (enforce)\n", Some("docker-default (enforce)")),
+            ("mine (complain)\n", None),
+            ("system_u:system_r:container_t:s0:c1,c2\0", Some("system_u:system_r:container_t:s0:c1,c2")),
+            ("unconfined_u:unconfined_r:unconfined_t:s0\0", None),
+            ("kernel\0", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(confinement(text).as_deref(), expected, "{text}");
+        }
+        for (map, expected) in [
+            ("0 0 4294967295", Some(false)),
+            ("0 1000 1\n1 100000 65536", Some(true)),
+            ("0 0 65536", Some(true)),
+            ("", Some(true)),
+            ("0 0", None),
+        ] {
+            assert_eq!(in_user_namespace(map), expected, "{map}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parsers(text in "\\PC{0,80}") {
+            let host = Arc::new(MemoryHost::new());
+            let host = host.host();
+            let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+            let _ = (in_user_namespace(&text), effective(&text), confinement(&text));
+            let _ = memory_limit(&mut pass, Path::new("/sys"), &text);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where the agent itself stands: what of the host it can reach from there.
+
+use std::sync::Arc;
+
+/// The agent's surroundings. What they do not say is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    /// Where the host's sysfs should be.
+    pub sysfs: Arc<str>,
+    /// Whether something is there.
+    pub has_sysfs: bool,
+    /// Whether there is a procfs.
+    pub has_procfs: bool,
+    /// What kind of container the agent is in, if it is in one.
+    pub container: Option<&'static str>,
+    /// Whether the agent is in a user namespace of its own (`/proc/self/uid_map`).
+    pub user_namespace: Option<bool>,
+    /// Effective capabilities, a bit each (`/proc/self/status`).
+    pub capabilities: Option<u64>,
+    /// The profile (AppArmor) or context (SELinux) that confines the agent (`/proc/self/attr/current`); none where
+    /// nothing does.
+    pub confinement: Option<Arc<str>>,
+    /// The least memory limit of its control groups, in bytes.
+    pub memory_limit_bytes: Option<u64>,
+}
+
+/// A capability that shows something (`include/uapi/linux/capability.h`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    /// Files that their owner hides.
+    DacReadSearch,
+    /// Other users' processes.
+    SysPtrace,
+    /// The kernel log.
+    Syslog,
+}
+
+impl Capability {
+    /// The kernel's word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::DacReadSearch => "CAP_DAC_READ_SEARCH",
+            Self::SysPtrace => "CAP_SYS_PTRACE",
+            Self::Syslog => "CAP_SYSLOG",
+        }
+    }
+
+    const fn bit(self) -> u64 {
+        match self {
+            Self::DacReadSearch => 1 << 2,
+            Self::SysPtrace => 1 << 19,
+            Self::Syslog => 1 << 34,
+        }
+    }
+}
+
+impl Environment {
+    /// Whether the agent has a capability; none where that is not known.
+    pub fn has(&self, capability: Capability) -> Option<bool> {
+        self.capabilities.map(|held| held & capability.bit() != 0)
+    }
+}

@@ -1,0 +1,37 @@
+//! A real Prometheus with a client certificate and a password.
+
+use std::fs;
+
+use super::fixture::{Fixture, PASSWORD, tls, users};
+use crate::common::tools::{Prometheus, Tool, require};
+
+fn scrape(fixture: &Fixture, certificate: &str, password: &str) -> String {
+    let at = fixture.directory.path().display();
+    let file = fixture.path("password");
+    fs::write(&file, password).unwrap();
+    format!(
+        "    scheme: https\n    basic_auth:\n      username: alice\n      password_file: {}\n    tls_config:\n      \
+         ca_file: {at}/ca.crt\n      cert_file: {at}/{certificate}.crt\n      key_file: {at}/{certificate}.key\n",
+        file.display()
+    )
+}
+
+#[test]
+fn it_scrapes_with_what_is_asked_for_and_not_without() {
+    let Some(program) = require(Tool::Prometheus) else { return };
+    let lines = ["client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt"];
+    let fixture = Fixture::new().start(&format!("{}{}", tls(&lines), users()));
+    let table = [("good", PASSWORD, true), ("good", "wrong", false), ("foreign", PASSWORD, false)];
+    for (certificate, password, admitted) in table {
+        let more = scrape(&fixture, certificate, password);
+        let prometheus = Prometheus::scraping_with(&program, fixture.address, &more);
+        prometheus.wait_for("up", |series| series.first().is_some_and(|(_, up)| (*up > 0.5) == admitted));
+        if admitted {
+            prometheus.wait_for("lanewatch_device_info", |series| series.len() == 2);
+        } else {
+            let (health, error) = prometheus.targets().remove(0);
+            assert_eq!(health, "down");
+            assert!(error.contains(if password == PASSWORD { "tls" } else { "401" }), "{error}");
+        }
+    }
+}
