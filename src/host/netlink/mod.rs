@@ -4,4 +4,5 @@ pub mod attributes;
 pub mod client;
 pub mod message;
 pub mod nldev;
+pub mod routing;
 pub mod socket;
