@@ -19,6 +19,8 @@ tools=(
   prometheus-node-exporter:prometheus-node-exporter
   chromium:chromium
   chromedriver:chromium-driver
+  ib_write_bw:perftest
+  iperf3:iperf3
 )
 python_packages=(prometheus_client==0.26.0)
 venv=.cache/venv
