@@ -115,6 +115,15 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             &format!(": collector.disabled: \"pcie\" is not a collector; the collectors are {collectors}"),
         ),
         (
+            "[probe]\nprobes = [\"rdma_lopback\"]\n",
+            ": probe.probes: \"rdma_lopback\" is not a probe; those that run alone",
+        ),
+        ("[probe]\ninterval = \"5s\"\n", ": probe.interval: \"5s\" is not a time of at least 1m, such as 6h"),
+        ("[probe]\nduration = \"1500ms\"\n", ": probe.duration: 1s 500ms is not whole seconds from 1s to 10m"),
+        ("[probe]\nbudget = 0.5\n", ": probe.budget: 0.5 is not above 0 and at most 0.1"),
+        ("[probe]\nsize = 0\n", ": probe.size: 0 is not from 1 to 1073741824"),
+        ("[probe]\ndevices = \"[\"\n", ": probe.devices: it is not a regular expression"),
+        (
             "[policy.maintenance]\nwindows = [\"Saturday\"]\n",
             ": policy.maintenance.windows: \"Saturday\" is not a window in UTC such as \"Sat 02:00-04:00\"",
         ),

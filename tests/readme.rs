@@ -112,6 +112,7 @@ fn the_configuration_is_accepted_and_complete() {
         ("[collector]", ""),
         ("[storage]", ""),
         ("[policy]", ""),
+        ("[probe]", ""),
         ("[[policy.port]]", "match = \"x\"\n"),
         ("[[policy.link]]", "match = \"x\"\n"),
         ("[[policy.exception]]", "match = \"x\"\nreason = \"x\"\n"),

@@ -20,6 +20,8 @@ tools=(
   prometheus-node-exporter:prometheus-node-exporter
   chromium:chromium
   chromedriver:chromium-driver
+  ib_write_bw:perftest
+  iperf3:iperf3
 )
 python_packages=(prometheus_client==0.26.0)
 # name:package, Grafana's own schema as classes, of the oldest Grafana that the dashboards are for and of the newest

@@ -22,6 +22,10 @@ use super::listen::listen;
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
 use crate::assess::outlook::{outlook, summary};
+use crate::bench::child::stop_all;
+use crate::bench::schedule::Schedule;
+use crate::bench::scheduler::{Program, Scheduler};
+use crate::bench::tools::Tools;
 use crate::export::AgentState;
 use crate::export::http::{App, Options, Source, serve as serve_http};
 use crate::export::web::Web;
@@ -51,7 +55,43 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
         .context("cannot start reading")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
     let again = || Settings::new(common, matches);
-    run(poller, &web, common.config.as_deref(), again)
+    let (stop, stopped) = std::sync::mpsc::channel();
+    let probes = scheduler(settings, &poller).map(|scheduler| {
+        let probes = std::thread::Builder::new().name("probes".to_owned());
+        probes.spawn(move || scheduler.run(&stopped))
+    });
+    let probes = probes.transpose().context("cannot start probes")?;
+    let code = run(poller, &web, common.config.as_deref(), again);
+    stop_all();
+    drop(stop);
+    // Whatever is being measured ends with the agent, and leaves nothing behind.
+    if let Some(probes) = probes {
+        let _ = probes.join();
+    }
+    code
+}
+
+/// What measures, if anything should, and this is the host that it would measure.
+fn scheduler(settings: &Settings, poller: &Poller) -> Option<Scheduler> {
+    let probe = &settings.probe;
+    if !probe.enabled {
+        return None;
+    }
+    if !settings.host().live {
+        tracing::error!("no probes: the host that is read is not the one that this agent runs on");
+        return None;
+    }
+    let uname = rustix::system::uname();
+    let schedule = Schedule::new(probe.interval, probe.budget, &uname.nodename().to_string_lossy());
+    let program = Program {
+        probes: probe.probes.clone(),
+        devices: probe.devices.clone(),
+        tuning: probe.tuning.clone(),
+        rules: probe.rules.clone(),
+        lock: probe.lock.clone(),
+        sysfs: settings.paths.1.clone(),
+    };
+    Some(Scheduler::new(poller.handle(), Arc::new(SystemClock), program, schedule, Tools::new()))
 }
 
 /// Runs a poller and serves what it finds; `again` reads the configuration anew.
@@ -107,7 +147,7 @@ pub fn run<E: std::fmt::Display>(
 }
 
 /// Resolves at the first of these signals.
-async fn any(signals: &mut [Signal; 2]) {
+pub(super) async fn any(signals: &mut [Signal; 2]) {
     let [first, second] = signals;
     tokio::select! {
         _ = first.recv() => {}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
+pub use super::bench::args::Bench;
 use crate::host::{COLLECTORS, ON_DEMAND};
 
 /// Watches the whole lane of RDMA and SR-IOV cards: ports, PCIe links, counters; tells which link is degraded and
@@ -75,6 +76,8 @@ pub enum Command {
     Explain(Explain),
     /// Show the map of VFs: which function, which identity, who holds it, since when
     Vf(Vf),
+    /// Run probes now, or read what a benchmark printed, and compare with what the lane can carry
+    Bench(Bench),
     /// Print the metrics once
     Metrics(Metrics),
     /// Show, compare or accept what this host is expected to be like
@@ -282,9 +285,10 @@ pub enum CheckFormat {
 }
 
 /// Forms of `vf`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub enum VfFormat {
     /// A table.
+    #[default]
     Text,
     /// Stable, versioned.
     Json,

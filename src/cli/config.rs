@@ -29,6 +29,8 @@ pub struct File {
     pub storage: Storage,
     /// `[policy]`
     pub policy: Policy,
+    /// `[probe]`
+    pub probe: Probe,
 }
 
 /// `[path]`: where the host is.
@@ -82,6 +84,40 @@ pub struct Collector {
 pub struct Storage {
     /// As `--storage.path`.
     pub path: Option<PathBuf>,
+}
+
+/// `[probe]`: what is measured, and when.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Probe {
+    /// Whether the agent measures by itself.
+    pub enabled: Option<bool>,
+    /// Which probes: `rdma_loopback`, `memory`.
+    pub probes: Vec<String>,
+    /// Pattern of whole device names that are measured.
+    pub devices: Option<String>,
+    /// Time between two runs of a probe, about.
+    pub interval: Option<String>,
+    /// Share of a day's time that probes may use of a port.
+    pub budget: Option<f64>,
+    /// Message size in bytes.
+    pub size: Option<u64>,
+    /// Queue pairs.
+    pub queue_pairs: Option<u32>,
+    /// How long bandwidth is measured.
+    pub duration: Option<String>,
+    /// Whether both directions at once are measured too.
+    pub both: Option<bool>,
+    /// GID index on Ethernet.
+    pub gid_index: Option<u32>,
+    /// The lock that keeps probes of one host apart.
+    pub lock: Option<PathBuf>,
+    /// Files of a job scheduler: the host works while one is there.
+    pub busy_files: Vec<PathBuf>,
+    /// A command that succeeds where the host is free.
+    pub busy_command: Vec<String>,
+    /// Load a CPU above which nothing runs.
+    pub most_load: Option<f64>,
 }
 
 /// `[policy]`: expectations, exceptions, thresholds.

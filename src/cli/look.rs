@@ -7,6 +7,7 @@ use anyhow::Context as _;
 
 use super::settings::Settings;
 use crate::watch::clock::{Clock as _, SystemClock};
+use crate::watch::probes::waiting;
 use crate::watch::store::Store;
 use crate::watch::{Engine, Poller, Report};
 
@@ -19,6 +20,9 @@ pub fn look(settings: &Settings, sample: Duration, timeout: Duration) -> anyhow:
     let setup = settings.setup();
     let mut engine = Engine::new(Arc::clone(&settings.policy), true);
     engine.restore(Store::new(settings.storage.clone()).peek(), SystemClock.now());
+    for run in waiting(&settings.storage) {
+        engine.record(run, SystemClock.now());
+    }
     engine.keep_baseline(|name| settings.filter.allows(name));
     let specs = settings.collectors.iter().copied();
     let mut poller = Poller::new(&setup, specs, Arc::new(SystemClock), engine, None).context("cannot start reading")?;

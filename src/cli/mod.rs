@@ -4,6 +4,7 @@ pub mod agent;
 pub mod args;
 pub mod audit;
 pub mod baseline;
+pub mod bench;
 pub mod check;
 pub mod config;
 pub mod demo;
@@ -15,6 +16,7 @@ pub mod log;
 pub mod look;
 pub mod metrics;
 pub mod policy;
+pub mod probe;
 pub mod settings;
 pub mod snapshot;
 pub mod vf;
@@ -68,6 +70,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
         }
         Command::Check(flags) => check::run(&settings, &flags),
         Command::Vf(flags) => vf::run(&settings, &flags),
+        Command::Bench(flags) => bench::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),
         Command::Explain(flags) => explain::run(&settings, &flags),

@@ -8,6 +8,7 @@ use clap::ArgMatches;
 use super::args::{Common, LogFormat, LogLevel, Web, collector_flags};
 use super::config::{self, ConfigError, File};
 use super::policy::policy;
+use super::probe::{ProbeSettings, probe};
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
@@ -35,6 +36,8 @@ pub struct Settings {
     pub storage: PathBuf,
     /// Expectations and thresholds.
     pub policy: Arc<Policy>,
+    /// Probes.
+    pub probe: ProbeSettings,
     /// Log level.
     pub log_level: LogLevel,
     /// Log form.
@@ -88,6 +91,7 @@ impl Settings {
                 .or(config.storage.path.clone())
                 .unwrap_or_else(|| "/var/lib/lanewatch".into()),
             policy: Arc::new(policy(&source, &config.policy)?),
+            probe: probe(&source, &config.probe)?,
             log_level: common.log_level.or(config.log.level).unwrap_or(LogLevel::Info),
             log_format: common.log_format.or(config.log.format).unwrap_or(LogFormat::Logfmt),
             paths: (rootfs, sysfs, procfs),
@@ -146,6 +150,7 @@ impl Settings {
 pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     web(file, &config.web)?;
     policy(file, &config.policy)?;
+    probe(file, &config.probe)?;
     collectors(file, &config.collector, &[])?;
     for (key, text) in [
         ("collector.device-include", &config.collector.device_include),

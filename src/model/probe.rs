@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::{DeviceName, PortKey};
+use super::ids::{DeviceName, PciAddress, PortKey};
 use super::units::BytesPerSecond;
 
 macro_rules! words {
@@ -139,8 +139,6 @@ words! {
         MemoryRegistration = "memory_registration",
         /// Something that the test needs could not be made on the device.
         Resources = "resources",
-        /// The program crashed.
-        Crashed = "crashed",
     }
 }
 
@@ -220,6 +218,27 @@ pub struct Run {
     pub profile: Arc<str>,
     /// The other host.
     pub peer: Option<Arc<str>>,
+    /// The PCI function that the data went through.
+    pub function: Option<PciAddress>,
+}
+
+impl Run {
+    /// A run that did not take place.
+    pub fn skipped(key: &ProbeKey, at: SystemTime, reason: SkipReason, text: &str) -> Self {
+        Self {
+            key: key.clone(),
+            at,
+            took: Duration::ZERO,
+            outcome: Outcome::Skipped,
+            reason: Arc::from(reason.as_str()),
+            text: Arc::from(text),
+            measured: Measured::default(),
+            ceiling: None,
+            profile: Arc::from(""),
+            peer: None,
+            function: None,
+        }
+    }
 }
 
 /// Runs that are looked at together.
@@ -342,6 +361,7 @@ mod tests {
             ceiling: None,
             profile: Arc::from("p"),
             peer: None,
+            function: None,
         }
     }
 

@@ -105,6 +105,12 @@ impl Engine {
             let text = format!("{} {}: {}", run.key.probe.as_str(), run.outcome.as_str(), run.text);
             self.happened(now, [(EventKind::Probe, subject, text)]);
         }
+        if let Some(function) = run.function.filter(|_| matches!(run.outcome, Outcome::Ok | Outcome::Slow)) {
+            let rows = &self.history.vf_map.rows;
+            let vf = rows.iter().find(|(_, row)| row.address == Some(function)).map(|(key, _)| *key);
+            vf.into_iter().for_each(|vf| self.prove(vf, run.at));
+            self.prove_function(function, run.at);
+        }
         self.history.probes.entry(run.key.clone()).or_default().record(run);
         self.probes = Arc::new(self.history.probes.clone());
     }

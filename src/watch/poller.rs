@@ -354,6 +354,10 @@ impl Poller {
     fn keep(&mut self, report: &Report) {
         let events = self.engine.take_events();
         let Some(store) = &mut self.store else { return };
+        for run in super::probes::take_up(store.directory()) {
+            self.engine.record(run, self.clock.now());
+            self.saved = false;
+        }
         if let Some(baseline) = store.replaced() {
             self.engine.set_baseline(baseline);
         }

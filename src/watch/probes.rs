@@ -1,12 +1,19 @@
-//! The past of probes in the state file. Counts are since the agent's start and are not kept.
+//! The past of probes in the state file, where counts are not kept, and runs that a command hands over to the agent.
+//!
+//! The agent alone writes its state. What `lanewatch bench` measured waits beside it, one line a run, until the agent
+//! takes it up.
 
 use std::collections::VecDeque;
+use std::fs::OpenOptions;
+use std::io::{self, Write as _};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use super::written::{millis, millis_of, wall};
+use crate::host::fs::read_regular;
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::probe::{Measured, Outcome, Probe, ProbeKey, ProbePast, ProbePasts, Run};
 use crate::model::units::BytesPerSecond;
@@ -43,6 +50,68 @@ struct StoredRun {
     profile: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     peer: Option<String>,
+}
+
+/// A run of a command.
+#[derive(Debug, Serialize, Deserialize)]
+struct HandedOver {
+    probe: Probe,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    port: Option<(String, u32)>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    function: Option<String>,
+    run: StoredRun,
+}
+
+/// Runs that wait.
+const WAITING: &str = "probe-runs.jsonl";
+/// Longest file of them, in bytes.
+const LONGEST: u64 = 1 << 20;
+
+/// Hands runs over to the agent that keeps its state in this directory.
+///
+/// # Errors
+/// The directory is not there or cannot be written, or nobody has taken runs up for long.
+pub fn hand_over(directory: &Path, runs: &[Run]) -> io::Result<()> {
+    let mut lines = Vec::new();
+    for run in runs {
+        let line = HandedOver {
+            probe: run.key.probe,
+            port: run.key.port.as_ref().map(|port| (port.device.as_str().to_owned(), port.port)),
+            function: run.function.map(|function| function.to_string()),
+            run: store_run(run),
+        };
+        serde_json::to_writer(&mut lines, &line)?;
+        lines.push(b'\n');
+    }
+    let path = directory.join(WAITING);
+    if std::fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_file() || meta.len() > LONGEST / 2) {
+        return Err(io::Error::other("no agent takes up what waits there"));
+    }
+    OpenOptions::new().create(true).append(true).open(&path)?.write_all(&lines)
+}
+
+/// The runs that wait in a directory, oldest first.
+pub fn waiting(directory: &Path) -> Vec<Run> {
+    let bytes = read_regular(&directory.join(WAITING), LONGEST).unwrap_or_default();
+    let line = |line: &[u8]| {
+        let handed: HandedOver = serde_json::from_slice(line).ok()?;
+        let port = handed.port.map(|(device, port)| PortKey { device: DeviceName::new(&device), port });
+        let run = restore_run(&ProbeKey { probe: handed.probe, port }, handed.run);
+        Some(Run { function: handed.function.and_then(|function| function.parse().ok()), ..run })
+    };
+    bytes.split(|byte| *byte == b'\n').filter_map(line).collect()
+}
+
+/// Takes up the runs that wait.
+pub fn take_up(directory: &Path) -> Vec<Run> {
+    let path = directory.join(WAITING);
+    if std::fs::symlink_metadata(&path).is_err() {
+        return Vec::new();
+    }
+    let runs = waiting(directory);
+    // What cannot be removed would be taken up again and again.
+    if std::fs::remove_file(&path).is_ok() { runs } else { Vec::new() }
 }
 
 /// What is written of the past of probes.
@@ -104,6 +173,7 @@ fn restore_run(key: &ProbeKey, run: StoredRun) -> Run {
         ceiling: run.ceiling.map(BytesPerSecond),
         profile: Arc::from(run.profile),
         peer: run.peer.map(Arc::from),
+        function: None,
     }
 }
 
@@ -111,6 +181,32 @@ fn restore_run(key: &ProbeKey, run: StoredRun) -> Run {
 mod tests {
     use super::*;
     use crate::model::probe::{Direction, Statistic};
+
+    #[test]
+    fn runs_are_handed_over_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let key = ProbeKey { probe: Probe::Memory, port: None };
+        let run = |at: u64| Run {
+            key: key.clone(),
+            at: wall(at),
+            took: Duration::from_millis(3),
+            outcome: Outcome::Ok,
+            reason: Arc::from("as_usual"),
+            text: Arc::from("a\nb"),
+            measured: Measured::default(),
+            ceiling: None,
+            profile: Arc::from("copy"),
+            peer: None,
+            function: "0000:98:00.0".parse().ok(),
+        };
+        assert_eq!(take_up(directory.path()), []);
+        hand_over(directory.path(), &[run(1), run(2)]).unwrap();
+        hand_over(directory.path(), &[run(3)]).unwrap();
+        assert_eq!(waiting(directory.path()), [run(1), run(2), run(3)]);
+        assert_eq!(take_up(directory.path()).len(), 3);
+        assert_eq!(take_up(directory.path()), []);
+        assert!(hand_over(&directory.path().join("nowhere"), &[run(1)]).is_err());
+    }
 
     #[test]
     fn what_is_written_comes_back() {
@@ -133,6 +229,7 @@ mod tests {
                 ceiling: Some(BytesPerSecond(2e9)),
                 profile: Arc::from("p"),
                 peer: Some(Arc::from("node9")),
+                function: None,
             });
         }
         past.counts = [0; 5];

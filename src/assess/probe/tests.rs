@@ -99,6 +99,7 @@ fn tcp_software_and_latency_meet_their_past_alone() {
             ceiling: None,
             profile: Arc::from("p"),
             peer: None,
+            function: None,
         });
     };
     (0..3).for_each(|n| record(&mut past, n * 1_000, measured(20.0, 2.0)));

@@ -1,6 +1,7 @@
 //! The JSON documents: findings (also what `check --format json` prints), events and facts. Each has a version in
 //! `schema`; keys are added, never renamed. What is unknown is `null`.
 
+pub mod bench;
 mod facts;
 pub mod vf;
 

@@ -221,6 +221,7 @@ pub(super) fn probes() -> ProbePasts {
         ceiling: Some(BytesPerSecond(7.2e9)),
         profile: Arc::from("write 1048576 B x 4 queue pairs, 5 s"),
         peer: None,
+        function: None,
     };
     let mut past = ProbePast::default();
     past.record(run.clone());

@@ -1,5 +1,6 @@
 //! Texts for people and for other monitors.
 
+pub mod bench;
 pub mod check;
 pub mod explain;
 pub mod facts;

@@ -5,4 +5,5 @@ pub mod client;
 pub mod generic;
 pub mod message;
 pub mod nldev;
+pub mod routing;
 pub mod socket;

@@ -1,0 +1,152 @@
+//! When a probe must not run: whatever it would disturb comes first.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use super::child::{Child, Invocation};
+use super::tools::Tools;
+use crate::model::ids::PortKey;
+use crate::model::probe::{Probe, ProbeKey, SkipReason};
+use crate::model::rdma::RdmaResources;
+use crate::watch::Report;
+
+/// Share of a port's rate above which it is in use.
+const IDLE: f64 = 0.01;
+
+/// How long the job scheduler's command may take.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// What the operator says of when probes may run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rules {
+    /// The host works while one of these files is there.
+    pub busy_files: Vec<PathBuf>,
+    /// A command that succeeds where the host is free; anything else is busy.
+    pub busy_command: Vec<String>,
+    /// Load of the CPUs (of the last minute, by CPU) above which nothing runs.
+    pub most_load: f64,
+}
+
+impl Default for Rules {
+    fn default() -> Self {
+        Self { busy_files: Vec::new(), busy_command: Vec::new(), most_load: 0.5 }
+    }
+}
+
+/// Why a probe does not run, with one sentence.
+pub type Refusal = (SkipReason, String);
+
+/// Looks at everything that does not cost a process, cheapest first.
+///
+/// # Errors
+/// Why it must not run.
+pub fn facts(report: &Report, key: &ProbeKey, rules: &Rules, load: Option<f64>) -> Result<(), Refusal> {
+    if let Some(why) = &report.maintenance {
+        return Err((SkipReason::Maintenance, why.to_string()));
+    }
+    if let Some(file) = rules.busy_files.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
+        return Err((SkipReason::JobRunning, format!("the host works: {} is there", file.display())));
+    }
+    if let Some(load) = load.filter(|load| *load > rules.most_load) {
+        return Err((SkipReason::CpuBusy, format!("the load is {load:.2} a CPU")));
+    }
+    match &key.port {
+        Some(port) => free(report, port, key.probe),
+        None => Ok(()),
+    }
+}
+
+/// Whether a port is up, silent and nobody's.
+fn free(report: &Report, key: &PortKey, probe: Probe) -> Result<(), Refusal> {
+    let device = report.snapshot.device(&key.device);
+    let Some(port) = device.and_then(|device| device.ports.iter().find(|port| port.number == key.port)) else {
+        return Err((SkipReason::Unknown, format!("{key} is not here")));
+    };
+    if !port.is_active() {
+        return Err((SkipReason::PortDown, format!("{key} is not ACTIVE")));
+    }
+    let software = device.is_none_or(|device| device.identity.pci_address.is_none());
+    let rate = report.lanes.ports.get(key).and_then(|lane| lane.rate);
+    match report.traffic.get(key).zip(rate) {
+        Some((traffic, rate)) if traffic.0 > rate.0 * IDLE => {
+            return Err((SkipReason::PortBusy, format!("{key} carries {traffic}")));
+        }
+        // Software RDMA does not count its bytes in a way that can be trusted.
+        None if !software && probe != Probe::Memory => {
+            return Err((SkipReason::Unknown, format!("the traffic of {key} is not known yet")));
+        }
+        _ => {}
+    }
+    match contexts(report, key) {
+        Some(0) => Ok(()),
+        Some(count) => {
+            let text = format!("{count} contexts of programs are open on {} (`rdma resource show`)", key.device);
+            Err((SkipReason::DeviceHeld, text))
+        }
+        None if software => Ok(()),
+        None => Err((SkipReason::Unknown, format!("who holds {} is not known", key.device))),
+    }
+}
+
+/// How many contexts programs have open on a device; none where the kernel does not say.
+fn contexts(report: &Report, key: &PortKey) -> Option<u64> {
+    let resources = report.snapshot.all::<RdmaResources>().find(|resources| resources.device == key.device)?;
+    resources.counts.iter().find(|(name, _)| &**name == "ctx").map(|(_, count)| *count)
+}
+
+/// Asks the job scheduler.
+///
+/// # Errors
+/// It says that the host works, or says nothing in time.
+pub fn ask_scheduler(tools: &Tools, rules: &Rules) -> Result<(), Refusal> {
+    let Some((name, arguments)) = rules.busy_command.split_first() else { return Ok(()) };
+    let busy = |text| Err((SkipReason::JobRunning, text));
+    let path = PathBuf::from(name);
+    let program = if path.is_absolute() { Some(path) } else { tools.find(name) };
+    let Some(program) = program else {
+        return busy(format!("{name} is not installed, so whether the host works is not known"));
+    };
+    let Ok(directory) = tempfile::tempdir() else { return busy("there is no folder for its answer".to_owned()) };
+    let invocation = Invocation { program, arguments: arguments.to_vec() };
+    let Ok(mut child) = Child::start(&invocation, directory.path(), None) else {
+        return busy(format!("{name} cannot be started, so whether the host works is not known"));
+    };
+    let ended = child.wait(Instant::now() + PATIENCE);
+    match ended.code {
+        Some(0) if !ended.timed_out => Ok(()),
+        Some(code) => busy(format!("{name} says that the host works (exit status {code})")),
+        None => busy(format!("{name} did not answer")),
+    }
+}
+
+/// The load of the last minute, by CPU.
+pub fn load() -> Option<f64> {
+    let cpus = std::thread::available_parallelism().ok()?.get();
+    #[expect(clippy::cast_precision_loss, reason = "CPUs are few")]
+    Some(sysinfo::System::load_average().one / cpus as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(command: &[&str]) -> Option<SkipReason> {
+        let rules = Rules { busy_command: command.iter().map(|&word| word.to_owned()).collect(), ..Rules::default() };
+        ask_scheduler(&Tools::new(), &rules).err().map(|(reason, _)| reason)
+    }
+
+    #[test]
+    fn only_success_is_free() {
+        assert_eq!(asked(&[]), None);
+        assert_eq!(asked(&["true"]), None);
+        assert_eq!(asked(&["/bin/sh", "-c", "exit 0"]), None);
+        assert_eq!(asked(&["/bin/sh", "-c", "exit 3"]), Some(SkipReason::JobRunning));
+        assert_eq!(asked(&["no-such-scheduler"]), Some(SkipReason::JobRunning));
+        assert_eq!(asked(&["/bin/sh", "-c", "kill -9 $$"]), Some(SkipReason::JobRunning));
+    }
+
+    #[test]
+    fn there_is_a_load() {
+        assert!(load().is_some_and(|load| load >= 0.0));
+    }
+}

@@ -1,0 +1,17 @@
+//! Measures it: probes that run other people's benchmarks without disturbing anybody, and say what came of it.
+
+pub mod child;
+pub mod classify;
+pub mod guard;
+pub mod iperf;
+pub mod lock;
+pub mod memory;
+pub mod perftest;
+pub mod probe;
+pub mod rdma;
+pub mod reading;
+pub mod schedule;
+pub mod scheduler;
+pub mod target;
+pub mod tcp;
+pub mod tools;

@@ -1,0 +1,144 @@
+//! What went wrong, by the words that perftest has for it. Several messages may stand in one line.
+
+use super::status::Completion;
+use crate::model::probe::Failure;
+
+/// Something that kept data from moving.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// A word for it.
+    pub failure: Failure,
+    /// What happened, in one sentence with what to look at next.
+    pub text: String,
+    /// The status of the work completion that failed.
+    pub completion: Option<Completion>,
+    /// The vendor's syndrome.
+    pub syndrome: Option<u32>,
+    /// How many work requests were completed, and how many were sent.
+    pub progress: Option<(u64, u64)>,
+    /// Whether the program crashed then.
+    pub crashed: bool,
+}
+
+/// Words of messages, and what they mean. The first that is there speaks.
+const MESSAGES: &[(&str, Failure, &str)] = &[
+    ("state is Down", Failure::PortDown, "the port is down: look at port_down"),
+    (
+        "Unable to find the Infiniband/RoCE device",
+        Failure::DeviceMissing,
+        "the device is not there, or its driver is not up",
+    ),
+    ("Did not detect devices", Failure::DeviceMissing, "no RDMA device is there, or its driver is not up"),
+    ("Couldn't allocate MR", Failure::MemoryRegistration, MEMORY),
+    ("Failed to create MR", Failure::MemoryRegistration, MEMORY),
+    ("failed to create mr", Failure::MemoryRegistration, MEMORY),
+    ("Failed to modify", Failure::QpSetup, ""),
+    ("Unable to Connect the HCA's through the link", Failure::QpSetup, ""),
+    ("Couldn't connect to", Failure::TcpSetup, ""),
+    ("Unable to init the socket connection", Failure::TcpSetup, ""),
+    ("Unable to open file descriptor for socket connection", Failure::TcpSetup, ""),
+    ("Failed to exchange data between server and clients", Failure::TcpSetup, ""),
+    ("Couldn't create QP", Failure::Resources, RESOURCES),
+    ("Unable to create QP", Failure::Resources, RESOURCES),
+    ("Couldn't create CQ", Failure::Resources, RESOURCES),
+    ("Failed to create CQ", Failure::Resources, RESOURCES),
+    ("Couldn't allocate PD", Failure::Resources, RESOURCES),
+    (
+        "Couldn't get context for the device",
+        Failure::DeviceMissing,
+        "the device cannot be opened: look at the permissions of /dev/infiniband and at its port",
+    ),
+];
+
+const MEMORY: &str = "memory could not be registered: look at the limit of locked memory (ulimit -l)";
+const RESOURCES: &str = "the device gave no queue or context: look at what others hold (`rdma res`)";
+
+/// Finds what went wrong in a text.
+pub(super) fn find(text: &str, zero_gid: bool) -> Option<Trouble> {
+    let crashed = ["Segmentation fault", "Aborted (core dumped)"].iter().any(|word| text.contains(word));
+    let mut trouble = completion(text).or_else(|| message(text, zero_gid))?;
+    if crashed {
+        trouble.text.push_str("; then the program crashed");
+        trouble.crashed = true;
+    }
+    Some(trouble)
+}
+
+/// `Failed status 4: wr_id 0 syndrom 0x51`, `scnt=828, ccnt=700`.
+fn completion(text: &str) -> Option<Trouble> {
+    let status = after(text, "Failed status").and_then(number);
+    if status.is_none() && !text.contains("Completion with error") {
+        return None;
+    }
+    let completion = status.and_then(|code| u32::try_from(code).ok()).map(Completion::of);
+    let syndrome = after(text, "syndrom").and_then(|rest| {
+        let digits = rest.trim_start_matches('e').trim_start().strip_prefix("0x")?;
+        let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
+        u32::from_str_radix(digits.get(..end)?, 16).ok()
+    });
+    let completed = after(text, "ccnt=").and_then(number);
+    let progress = completed.zip(after(text, "scnt=").and_then(number));
+    let mut text = match completion {
+        Some(Completion { code, name, .. }) => format!("a work request ended with status {code} ({name})"),
+        None => "a work request ended in an error".to_owned(),
+    };
+    if let Some(syndrome) = syndrome {
+        text.push_str(&format!(", syndrome {syndrome:#x}"));
+    }
+    if let Some((completed, sent)) = progress {
+        text.push_str(&format!(" after {completed} of {sent} were completed"));
+    }
+    if let Some(completion) = completion.filter(|completion| !completion.next.is_empty()) {
+        text.push_str(": ");
+        text.push_str(completion.next);
+    }
+    Some(Trouble { failure: Failure::Completion, text, completion, syndrome, progress, crashed: false })
+}
+
+fn message(text: &str, zero_gid: bool) -> Option<Trouble> {
+    let (words, failure, said) = MESSAGES.iter().find(|(words, _, _)| text.contains(words))?;
+    let text = match failure {
+        Failure::QpSetup => qp_setup(text, zero_gid),
+        Failure::TcpSetup => {
+            let server = after(text, "Couldn't connect to").and_then(|rest| rest.split_whitespace().next());
+            let server = server.map(|server| format!(" (server {server} unreachable)")).unwrap_or_default();
+            format!(
+                "TCP set-up failed{server}: no fault of the fabric; look at the other end's program, firewall and address"
+            )
+        }
+        Failure::PortDown => {
+            let port = after(text, "Port number").and_then(number);
+            port.map_or_else(|| (*said).to_owned(), |port| format!("port {port} is down: look at port_down"))
+        }
+        _ if said.is_empty() => (*words).to_owned(),
+        _ => (*said).to_owned(),
+    };
+    Some(Trouble { failure: *failure, text, completion: None, syndrome: None, progress: None, crashed: false })
+}
+
+/// Which step failed, and a GID of zeros where there is one.
+fn qp_setup(text: &str, zero_gid: bool) -> String {
+    let step = ["INIT", "RTR", "RTS"].into_iter().find(|step| {
+        let step = format!("to {step}");
+        after(text, "Failed to modify").is_some_and(|rest| rest.lines().next().is_some_and(|line| line.contains(&step)))
+    });
+    let step = step.map(|step| format!(" (QP to {step})")).unwrap_or_default();
+    let next = if zero_gid {
+        "the GID in use is all zeros, so the GID index is wrong or the interface has no address"
+    } else {
+        "look at the GID index, MTU and addresses of both ends"
+    };
+    format!("connection set-up failed{step}: {next}")
+}
+
+/// What follows some words.
+fn after<'a>(text: &'a str, words: &str) -> Option<&'a str> {
+    text.split_once(words).map(|(_, rest)| rest)
+}
+
+/// The number that a text begins with, after blanks.
+fn number(text: &str) -> Option<u64> {
+    let text = text.trim_start();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
+}

@@ -1,0 +1,359 @@
+//! One run of one probe, from the facts to what is said of it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::classify::Attempt;
+use super::rdma::{self, Patience, Peer, PeerServer, Plan, Program};
+use super::target::Target;
+use super::tools::Tools;
+use super::{memory, tcp};
+use crate::assess::probe::judge;
+use crate::host::netlink::socket::Connect;
+use crate::model::ids::PortKey;
+use crate::model::pcie::FunctionKind;
+use crate::model::probe::{Direction, Measured, Outcome, Probe, ProbeKey, Run, SkipReason, Statistic};
+use crate::model::rdma::RdmaDevice;
+use crate::watch::Report;
+
+/// How probes measure.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Tuning {
+    /// Message size in bytes.
+    pub size: u64,
+    /// Queue pairs of RDMA, streams of TCP.
+    pub queue_pairs: u32,
+    /// How long bandwidth is measured.
+    pub duration: Duration,
+    /// Whether the sum of both directions is measured too.
+    pub both: bool,
+    /// A GID index in the place of the one that is found.
+    pub gid_index: Option<u32>,
+    /// How long things may take.
+    pub patience: Patience,
+}
+
+impl Default for Tuning {
+    fn default() -> Self {
+        Self {
+            size: 1 << 20,
+            queue_pairs: 4,
+            duration: Duration::from_secs(5),
+            both: false,
+            gid_index: None,
+            patience: Patience::default(),
+        }
+    }
+}
+
+/// The share of the bytes that a program claims which the port's counters must show.
+const MOVED: f64 = 0.8;
+/// How many times the bytes that a program claims they may show: it starts before it measures, and ends after.
+const MOVED_MORE: f64 = 3.0;
+
+/// What a run needs.
+pub struct Bench<'a> {
+    /// The host as it is now.
+    pub report: &'a Report,
+    /// Its `/sys`.
+    pub sysfs: &'a Path,
+    /// The programs.
+    pub tools: &'a Tools,
+    /// How to measure.
+    pub tuning: &'a Tuning,
+    /// Whom to ask for routes.
+    pub route: Option<&'a Connect>,
+    /// What to call each step while it runs.
+    pub progress: &'a dyn Fn(&str),
+    /// The wall clock.
+    pub now: &'a dyn Fn() -> SystemTime,
+}
+
+/// What came of a run before it is judged.
+enum Came {
+    Measured(Measured, Option<String>),
+    Ended(Outcome, String, String),
+}
+
+impl Came {
+    fn skipped(reason: SkipReason, text: String) -> Self {
+        Self::Ended(Outcome::Skipped, reason.as_str().to_owned(), text)
+    }
+
+    fn unavailable(program: &str) -> Self {
+        Self::skipped(SkipReason::Unavailable, format!("{program} is not installed"))
+    }
+
+    fn io(program: &str, error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::NotFound {
+            return Self::unavailable(program);
+        }
+        Self::Ended(Outcome::Inconclusive, "not_started".to_owned(), format!("{program} cannot be started: {error}"))
+    }
+}
+
+impl Bench<'_> {
+    /// Runs a probe; those between hosts need a peer.
+    pub fn run(&self, key: &ProbeKey, peer: Option<&dyn Peer>) -> Run {
+        let began = Instant::now();
+        let target = key.port.as_ref().and_then(|port| Target::new(self.report, self.sysfs, port)).map(|mut target| {
+            target.gid_index = self.tuning.gid_index.or(target.gid_index);
+            target
+        });
+        let mut server = None;
+        let came = match (key.probe, &target, peer) {
+            (Probe::Memory, _, _) => self.memory(),
+            (_, None, _) => {
+                let port = key.port.as_ref().map_or_else(String::new, ToString::to_string);
+                Came::skipped(SkipReason::Unknown, format!("there is no port {port} here"))
+            }
+            (Probe::RdmaLoopback, Some(target), _) => self.rdma(target, None, &mut server),
+            (_, Some(_), None) => Came::skipped(SkipReason::Unknown, "it needs another host".to_owned()),
+            (Probe::RdmaPeer, Some(target), Some(peer)) => self.rdma(target, Some(peer), &mut server),
+            (Probe::TcpPeer, Some(target), Some(peer)) => self.tcp(target, peer, &mut server),
+        };
+        let profile = self.profile(key.probe, peer);
+        let ceiling = target.as_ref().and_then(|target| target.ceiling.clone());
+        let far = server.and_then(|server: PeerServer| server.ceiling);
+        let ceiling = match (ceiling, far) {
+            (Some(near), far) => Some(near.and(far)),
+            (None, far) => far,
+        };
+        let hardware = target.as_ref().is_some_and(Target::is_hardware);
+        let (outcome, reason, text, measured) = match came {
+            Came::Ended(outcome, reason, text) => (outcome, reason, text, Measured::default()),
+            Came::Measured(measured, remark) => {
+                let past = self.report.probes.get(key).map(|past| (past, profile.as_str()));
+                let judged = judge(key, &measured, ceiling.as_ref(), hardware, past);
+                let believed = judged.outcome != Outcome::Inconclusive;
+                let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
+                let measured = if believed { measured } else { Measured::default() };
+                (judged.outcome, judged.reason.to_owned(), judged.text + &remark, measured)
+            }
+        };
+        Run {
+            key: key.clone(),
+            at: (self.now)(),
+            took: began.elapsed(),
+            outcome,
+            reason: Arc::from(reason),
+            text: Arc::from(text),
+            measured,
+            ceiling: ceiling.filter(|_| hardware && key.probe != Probe::TcpPeer).map(|ceiling| ceiling.payload),
+            profile: Arc::from(profile),
+            peer: peer.map(|peer| Arc::from(peer.name())),
+            function: target.and_then(|target| target.function),
+        }
+    }
+
+    /// Only runs of one profile compare.
+    fn profile(&self, probe: Probe, peer: Option<&dyn Peer>) -> String {
+        let Tuning { size, queue_pairs, duration, both, .. } = self.tuning;
+        let to = peer.map(|peer| format!(" to {}", peer.name())).unwrap_or_default();
+        let seconds = duration.as_secs();
+        match probe {
+            Probe::Memory => "copy".to_owned(),
+            Probe::TcpPeer => format!("{queue_pairs} streams, {seconds} s{to}"),
+            Probe::RdmaLoopback | Probe::RdmaPeer => {
+                let both = if *both { ", both ways too" } else { "" };
+                format!("write {size} B x {queue_pairs} queue pairs, {seconds} s{both}{to}")
+            }
+        }
+    }
+
+    fn memory(&self) -> Came {
+        (self.progress)("memory");
+        match memory::measure(&memory::nodes(self.report)) {
+            Ok(measured) => Came::Measured(measured, None),
+            Err(why) => Came::Ended(Outcome::Inconclusive, "not_started".to_owned(), why.to_owned()),
+        }
+    }
+
+    fn plan(&self, program: Program, both: bool) -> Plan {
+        let Tuning { size, queue_pairs, duration, .. } = *self.tuning;
+        Plan { program, size, queue_pairs, duration, both }
+    }
+
+    fn rdma(&self, target: &Target, peer: Option<&dyn Peer>, server: &mut Option<PeerServer>) -> Came {
+        let mut measured = Measured::default();
+        let before = target.moved();
+        let mut claimed = 0.0;
+        let mut plans = vec![self.plan(Program::WriteBandwidth, false)];
+        if self.tuning.both {
+            plans.push(self.plan(Program::WriteBandwidth, true));
+        }
+        plans.extend([Program::WriteLatency, Program::ReadLatency].map(|program| self.plan(program, false)));
+        for (index, plan) in plans.iter().enumerate() {
+            (self.progress)(plan.program.name());
+            let attempt = match self.attempt(target, plan, peer, server) {
+                Ok(attempt) => attempt,
+                // Without the first there is no probe; without the others it says less.
+                Err(_) if index > 0 => continue,
+                Err(came) => return came,
+            };
+            match attempt {
+                Attempt::Measured(report) => {
+                    if let Some(row) = report.best() {
+                        let direction = if plan.both { Direction::Both } else { Direction::OneWay };
+                        measured.bandwidth.push((direction, row.average.0));
+                        claimed += row.average.0 * plan.duration.as_secs_f64() / if plan.both { 2.0 } else { 1.0 };
+                    }
+                    let direction =
+                        if plan.program == Program::ReadLatency { Direction::Read } else { Direction::Write };
+                    for (statistic, value) in report.latency.iter().flat_map(|row| &row.values) {
+                        measured.latency.push((direction, *statistic, *value));
+                    }
+                }
+                _ if index > 0 => {}
+                Attempt::Failed(failure, text) => {
+                    return Came::Ended(Outcome::Failed, failure.as_str().to_owned(), text);
+                }
+                Attempt::Inconclusive(reason, text) => {
+                    return Came::Ended(Outcome::Inconclusive, reason.to_owned(), text);
+                }
+            }
+        }
+        let latency =
+            measured.latency(Direction::Write, Statistic::Typical).map(|v| format!("a write takes {:.2} us", v * 1e6));
+        match counted(before, target.moved(), claimed, peer.is_some()) {
+            Ok(remark) => {
+                let remarks: Vec<String> = latency.into_iter().chain(remark).collect();
+                Came::Measured(measured, (!remarks.is_empty()).then(|| remarks.join("; ")))
+            }
+            Err(text) => Came::Ended(Outcome::Inconclusive, "counters_disagree".to_owned(), text),
+        }
+    }
+
+    fn attempt(
+        &self,
+        target: &Target,
+        plan: &Plan,
+        peer: Option<&dyn Peer>,
+        server: &mut Option<PeerServer>,
+    ) -> Result<Attempt, Came> {
+        let name = plan.program.name();
+        if self.tools.find(name).is_none() {
+            return Err(Came::unavailable(name));
+        }
+        if let Some(peer) = peer {
+            let started = peer.start(plan).map_err(|text| no_peer(peer, &text))?;
+            *server = Some(started);
+        }
+        let patience = self.tuning.patience;
+        rdma::run(self.tools, target, plan, server.as_ref(), patience).map_err(|error| Came::io(name, &error))
+    }
+
+    fn tcp(&self, target: &Target, peer: &dyn Peer, server: &mut Option<PeerServer>) -> Came {
+        if self.tools.find(tcp::PROGRAM).is_none() {
+            return Came::unavailable(tcp::PROGRAM);
+        }
+        (self.progress)(tcp::PROGRAM);
+        let plan = self.plan(Program::Iperf, false);
+        let started = match peer.start(&plan) {
+            Ok(started) => started,
+            Err(text) => return no_peer(peer, &text),
+        };
+        // Without an answer from the kernel nobody knows where the data would go.
+        let mut kernel = match self.route.map(|connect| connect()) {
+            Some(Ok(kernel)) => kernel,
+            _ => {
+                return Came::skipped(
+                    SkipReason::Unknown,
+                    "the kernel does not say which way it would send".to_owned(),
+                );
+            }
+        };
+        match tcp::stays_here(&started.host, &mut *kernel) {
+            Ok(None) => {}
+            Ok(Some(why)) => return Came::skipped(SkipReason::LocalRoute, why),
+            Err(error) => {
+                return Came::skipped(SkipReason::Unknown, format!("there is no way to {}: {error}", started.host));
+            }
+        }
+        let Tuning { queue_pairs, duration, patience, .. } = *self.tuning;
+        let run = tcp::run(self.tools, &started, queue_pairs, duration, target.cpus.as_ref(), patience);
+        *server = Some(started);
+        match run {
+            Ok(tcp::Attempt::Measured(measured, again)) => {
+                Came::Measured(measured, again.map(|count| format!("{count} segments were sent again")))
+            }
+            Ok(tcp::Attempt::Failed(failure, text)) => Came::Ended(Outcome::Failed, failure.as_str().to_owned(), text),
+            Ok(tcp::Attempt::Inconclusive(reason, text)) => Came::Ended(Outcome::Inconclusive, reason.to_owned(), text),
+            Err(error) => Came::io(tcp::PROGRAM, &error),
+        }
+    }
+}
+
+fn no_peer(peer: &dyn Peer, text: &str) -> Came {
+    Came::Ended(Outcome::Inconclusive, "peer".to_owned(), format!("{} starts no server: {text}", peer.name()))
+}
+
+/// Whether the port's counters agree with what a program claims. What stays inside a card need not be counted.
+fn counted(
+    before: Option<(u64, u64)>,
+    after: Option<(u64, u64)>,
+    claimed: f64,
+    wire: bool,
+) -> Result<Option<String>, String> {
+    let Some(((received, sent), (now_received, now_sent))) = before.zip(after) else { return Ok(None) };
+    let risen = now_received.saturating_sub(received).max(now_sent.saturating_sub(sent));
+    #[expect(clippy::cast_precision_loss, reason = "within a run far below 2^53 bytes")]
+    let share = risen as f64 / claimed.max(1.0);
+    let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
+    if share > MOVED_MORE {
+        return Err(format!(
+            "the port moved {:.1} times the {} of the probe: something else used it, and the value is not its own",
+            share,
+            gigabytes(claimed)
+        ));
+    }
+    if share >= MOVED {
+        return Ok(None);
+    }
+    if wire {
+        return Err(format!(
+            "the program claims {}, and the port's counters moved by {:.0} % of it: the data went another way",
+            gigabytes(claimed),
+            share * 100.0
+        ));
+    }
+    Ok(Some("the port's counters did not follow: the data stayed inside the card".to_owned()))
+}
+
+/// The probes of a host that need nobody else: a loop on each active port, and memory. VFs share their PF's lane.
+pub fn own(report: &Report) -> Vec<ProbeKey> {
+    let is_vf = |device: &&RdmaDevice| {
+        let function = device.identity.pci_address.and_then(|address| report.snapshot.function(address));
+        function.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }))
+    };
+    let active = report.snapshot.devices().filter(|device| !is_vf(device)).flat_map(|device| {
+        let ports = device.ports.iter().filter(|port| port.is_active());
+        ports.map(|port| PortKey { device: device.name.clone(), port: port.number })
+    });
+    let mut keys: Vec<ProbeKey> =
+        active.map(|port| ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) }).collect();
+    keys.push(ProbeKey { probe: Probe::Memory, port: None });
+    keys.sort();
+    keys
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_must_follow_on_the_wire() {
+        let claimed = 10e9;
+        let after = |bytes: u64| Some((1_000, 1_000 + bytes));
+        let before = Some((1_000, 1_000));
+        assert_eq!(counted(before, after(11_000_000_000), claimed, true), Ok(None));
+        assert_eq!(counted(None, after(1), claimed, true), Ok(None), "what is not counted says nothing");
+        assert!(counted(before, after(1_000), claimed, true).is_err_and(|text| text.contains("another way")));
+        assert!(counted(before, after(1_000), claimed, false).is_ok_and(|remark| remark.is_some()));
+        assert!(
+            counted(before, after(90_000_000_000), claimed, false).is_err_and(|text| text.contains("else used it"))
+        );
+    }
+}

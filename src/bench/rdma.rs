@@ -1,0 +1,282 @@
+//! perftest between two processes: the other end is this port itself, or somebody else's server.
+
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use tempfile::TempDir;
+
+use super::child::{Child, Ended, Invocation};
+use super::classify::{Attempt, classify};
+use super::perftest::Unit;
+use super::target::Target;
+use super::tools::Tools;
+use crate::assess::probe::Ceiling;
+use crate::model::probe::Failure;
+
+/// A program of perftest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// Bandwidth of writes.
+    WriteBandwidth,
+    /// Latency of writes.
+    WriteLatency,
+    /// Latency of reads.
+    ReadLatency,
+    /// TCP.
+    Iperf,
+}
+
+impl Program {
+    /// Its file name.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::WriteBandwidth => "ib_write_bw",
+            Self::WriteLatency => "ib_write_lat",
+            Self::ReadLatency => "ib_read_lat",
+            Self::Iperf => "iperf3",
+        }
+    }
+}
+
+/// What both ends do.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The program.
+    pub program: Program,
+    /// Message size in bytes; latency has its own.
+    pub size: u64,
+    /// Queue pairs; latency has one.
+    pub queue_pairs: u32,
+    /// How long bandwidth is measured, in whole seconds.
+    pub duration: Duration,
+    /// Whether both directions are measured at once; the result is their sum.
+    pub both: bool,
+}
+
+/// How long things may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Patience {
+    /// A server, until it listens.
+    pub listen: Duration,
+    /// A program, beyond the time that it measures.
+    pub beyond: Duration,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self { listen: Duration::from_secs(5), beyond: Duration::from_secs(30) }
+    }
+}
+
+/// Bytes of a message whose latency is measured.
+const SMALL: u64 = 8;
+/// Messages whose latency is measured.
+const MESSAGES: u32 = 2_000;
+/// Tries with another TCP port when somebody else took the first.
+const TRIES: u32 = 3;
+
+/// A server that somebody else started for this plan.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PeerServer {
+    /// Name or address of the host.
+    pub host: String,
+    /// The TCP port that it listens on.
+    pub tcp_port: u16,
+    /// What its lane could carry, as it says.
+    pub ceiling: Option<Ceiling>,
+}
+
+/// Somebody who can start the other end.
+pub trait Peer {
+    /// The name of the other host.
+    fn name(&self) -> &str;
+
+    /// Has a server started for a plan.
+    ///
+    /// # Errors
+    /// One sentence: nobody answers, or the request was refused.
+    fn start(&self, plan: &Plan) -> Result<PeerServer, String>;
+}
+
+/// A server of this host: dropped, it is gone. The other end may be this host or another.
+#[derive(Debug)]
+pub struct Serving {
+    /// The TCP port that it listens on.
+    pub tcp_port: u16,
+    child: Child,
+    _directory: TempDir,
+}
+
+impl Serving {
+    /// Starts the server of a plan on a free TCP port.
+    ///
+    /// # Errors
+    /// The program is not there or cannot be started, or there is no free port.
+    pub fn start(tools: &Tools, target: &Target, plan: &Plan) -> io::Result<Self> {
+        let program = tools.find(plan.program.name()).ok_or(io::ErrorKind::NotFound)?;
+        let directory = folder()?;
+        let tcp_port = free_port()?;
+        let arguments = arguments(target, plan, tcp_port, None, None);
+        let child = Child::start(&Invocation { program, arguments }, directory.path(), target.cpus.as_ref())?;
+        Ok(Self { tcp_port, child, _directory: directory })
+    }
+
+    /// Waits until it listens; it may listen in a way that cannot be seen. False when it has ended.
+    pub fn wait_until_listening(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        while !self.child.is_over() {
+            if is_listening(self.tcp_port) || Instant::now() >= until {
+                return true;
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        false
+    }
+
+    /// Waits for its end until a moment, and ends it then.
+    pub fn finish(mut self, until: Instant) -> Ended {
+        self.child.wait(until)
+    }
+}
+
+/// Runs a plan: against a server of this host (a loop), or a peer's.
+pub fn run(
+    tools: &Tools,
+    target: &Target,
+    plan: &Plan,
+    peer: Option<&PeerServer>,
+    patience: Patience,
+) -> io::Result<Attempt> {
+    let Some(peer) = peer else {
+        let mut attempt = looped(tools, target, plan, patience)?;
+        for _ in 1..TRIES {
+            if !matches!(attempt, Attempt::Inconclusive("port_taken", _)) {
+                break;
+            }
+            attempt = looped(tools, target, plan, patience)?;
+        }
+        return Ok(attempt);
+    };
+    let (attempt, _) = client(tools, target, plan, &peer.host, peer.tcp_port, patience)?;
+    Ok(attempt)
+}
+
+fn looped(tools: &Tools, target: &Target, plan: &Plan, patience: Patience) -> io::Result<Attempt> {
+    let server = Serving::start(tools, target, plan)?;
+    let name = plan.program.name();
+    if !server.wait_until_listening(patience.listen) {
+        let ended = server.finish(Instant::now());
+        let attempt = classify(name, &ended, None, Unit::GigabitsPerSecond);
+        return Ok(match attempt {
+            Attempt::Measured(_) => Attempt::Inconclusive("no_result", format!("the server of {name} ended by itself")),
+            other => other,
+        });
+    }
+    let (attempt, over) = client(tools, target, plan, "127.0.0.1", server.tcp_port, patience)?;
+    // A server whose client is gone may wait for ever.
+    let wait = if over { Duration::from_secs(2) } else { Duration::ZERO };
+    let ended = server.finish(Instant::now() + wait);
+    let cause = |attempt: &Attempt| match attempt {
+        Attempt::Failed(Failure::TcpSetup, _) => true,
+        Attempt::Inconclusive(reason, _) => matches!(*reason, "no_result" | "timeout"),
+        _ => false,
+    };
+    if cause(&attempt) {
+        // The server may know better.
+        match classify(name, &Ended { timed_out: false, ..ended }, None, Unit::GigabitsPerSecond) {
+            Attempt::Failed(failure, text) => return Ok(Attempt::Failed(failure, text)),
+            taken @ Attempt::Inconclusive("port_taken", _) => return Ok(taken),
+            _ => {}
+        }
+    }
+    Ok(attempt)
+}
+
+/// Runs the client; whether it ended by itself comes back too.
+fn client(
+    tools: &Tools,
+    target: &Target,
+    plan: &Plan,
+    host: &str,
+    tcp_port: u16,
+    patience: Patience,
+) -> io::Result<(Attempt, bool)> {
+    let name = plan.program.name();
+    let program = tools.find(name).ok_or(io::ErrorKind::NotFound)?;
+    let directory = folder()?;
+    let result = directory.path().join("result.json");
+    let json = tools.writes_json(&program).then_some(result.as_path());
+    let arguments = arguments(target, plan, tcp_port, json, Some(host));
+    let mut child = Child::start(&Invocation { program, arguments }, directory.path(), target.cpus.as_ref())?;
+    let measured = if plan.program == Program::WriteBandwidth { plan.duration } else { Duration::ZERO };
+    let ended = child.wait(Instant::now() + measured + patience.beyond);
+    let file = json.and_then(|path| read(path).ok());
+    Ok((classify(name, &ended, file.as_deref(), Unit::GigabitsPerSecond), !ended.timed_out))
+}
+
+/// The command line of an end. Both must have the same but for the host.
+fn arguments(target: &Target, plan: &Plan, tcp_port: u16, json: Option<&Path>, host: Option<&str>) -> Vec<String> {
+    if plan.program == Program::Iperf {
+        // A server of TCP; its client has a runner of its own.
+        return ["--server", "--one-off", "--port", &tcp_port.to_string()].map(str::to_owned).to_vec();
+    }
+    let mut arguments: Vec<String> = Vec::new();
+    let mut option = |name: &str, value: Option<String>| {
+        arguments.push(name.to_owned());
+        arguments.extend(value);
+    };
+    option("-d", Some(target.port.device.to_string()));
+    option("-i", Some(target.port.port.to_string()));
+    option("-p", Some(tcp_port.to_string()));
+    option("-F", None);
+    if let Some(index) = target.gid_index {
+        option("-x", Some(index.to_string()));
+    }
+    if plan.program == Program::WriteBandwidth {
+        option("-s", Some(plan.size.to_string()));
+        option("-q", Some(plan.queue_pairs.to_string()));
+        option("-D", Some(plan.duration.as_secs().max(1).to_string()));
+        option("-f", Some((plan.duration.as_secs() / 5).min(2).to_string()));
+        option("--report_gbits", None);
+        if plan.both {
+            option("-b", None);
+        }
+    } else {
+        option("-s", Some(SMALL.to_string()));
+        option("-n", Some(MESSAGES.to_string()));
+    }
+    if let Some(path) = json {
+        option("--out_json", None);
+        option(&format!("--out_json_file={}", path.display()), None);
+    }
+    arguments.extend(host.map(str::to_owned));
+    arguments
+}
+
+/// The start of a result file: none is longer.
+fn read(path: &Path) -> io::Result<String> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)?.take(1 << 20).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn folder() -> io::Result<TempDir> {
+    tempfile::Builder::new().prefix("lanewatch-probe-").tempdir()
+}
+
+/// A TCP port that nobody has now.
+fn free_port() -> io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0))?.local_addr()?.port())
+}
+
+/// Whether somebody listens on a TCP port; asked of the kernel, since a connection would be taken for the client's.
+fn is_listening(port: u16) -> bool {
+    let listens = |entries: procfs::ProcResult<Vec<procfs::net::TcpNetEntry>>| {
+        let mut entries = entries.into_iter().flatten();
+        entries.any(|entry| entry.local_address.port() == port && entry.state == procfs::net::TcpState::Listen)
+    };
+    listens(procfs::net::tcp()) || listens(procfs::net::tcp6())
+}

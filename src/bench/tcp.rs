@@ -1,0 +1,118 @@
+//! TCP between two hosts (iperf3), for comparison. Between two addresses of one host it would measure nothing.
+
+use std::io;
+use std::net::{IpAddr, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
+
+use super::child::{Child, Ended, Invocation};
+use super::iperf::{NoResult, from_json};
+use super::rdma::{Patience, PeerServer};
+use super::tools::Tools;
+use crate::host::netlink::routing::lookup;
+use crate::host::netlink::socket::Nldev;
+use crate::model::cpus::CpuSet;
+use crate::model::probe::{Direction, Failure, Measured};
+
+/// The program.
+pub const PROGRAM: &str = "iperf3";
+
+/// What came of a run.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Attempt {
+    /// It measured; segments sent again, where they are counted.
+    Measured(Measured, Option<u64>),
+    /// Data could not be moved.
+    Failed(Failure, String),
+    /// The tool got into trouble.
+    Inconclusive(&'static str, String),
+}
+
+/// Why a host must not be measured with TCP: an address of it is this host's own.
+///
+/// # Errors
+/// Its name has no address, or the kernel does not say which way it would send.
+pub fn stays_here(host: &str, kernel: &mut dyn Nldev) -> io::Result<Option<String>> {
+    let addresses: Vec<IpAddr> = match host.parse() {
+        Ok(address) => vec![address],
+        Err(_) => (host, 0).to_socket_addrs()?.map(|socket| socket.ip()).collect(),
+    };
+    for address in addresses {
+        if lookup(kernel, address)?.local {
+            return Ok(Some(format!(
+                "{address} is this host's own: the route to it is local (dev lo), and TCP would measure memory and not \
+                 the wire; use another host, or namespaces that force the wire"
+            )));
+        }
+    }
+    Ok(None)
+}
+
+/// Runs a client against a server that a peer started.
+///
+/// # Errors
+/// The program is not there or cannot be started.
+pub fn run(
+    tools: &Tools,
+    server: &PeerServer,
+    streams: u32,
+    duration: Duration,
+    cpus: Option<&CpuSet>,
+    patience: Patience,
+) -> io::Result<Attempt> {
+    let program = tools.find(PROGRAM).ok_or(io::ErrorKind::NotFound)?;
+    let directory = tempfile::Builder::new().prefix("lanewatch-probe-").tempdir()?;
+    let words = ["--client", &server.host, "--port", &server.tcp_port.to_string(), "--json", "--time"];
+    let mut arguments: Vec<String> = words.map(str::to_owned).to_vec();
+    arguments.extend([duration.as_secs().max(1).to_string(), "--parallel".to_owned(), streams.max(1).to_string()]);
+    let mut child = Child::start(&Invocation { program, arguments }, directory.path(), cpus)?;
+    Ok(classify(&child.wait(Instant::now() + duration + patience.beyond)))
+}
+
+fn classify(ended: &Ended) -> Attempt {
+    if ended.timed_out {
+        return Attempt::Inconclusive("timeout", "iperf3 did not end in time and was killed".to_owned());
+    }
+    match from_json(&ended.output) {
+        Ok(report) => {
+            let direction = if report.reverse.is_some() { Direction::Both } else { Direction::OneWay };
+            let sum = report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0);
+            let measured = Measured { bandwidth: vec![(direction, sum)], latency: Vec::new() };
+            Attempt::Measured(measured, report.retransmits)
+        }
+        Err(NoResult::Said(text)) if text.contains("unable to connect") => {
+            Attempt::Failed(Failure::TcpSetup, format!("iperf3: {text}"))
+        }
+        Err(error @ NoResult::Impossible) => Attempt::Inconclusive("impossible_value", error.to_string()),
+        Err(error) => Attempt::Inconclusive("no_result", error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::netlink::socket::route;
+
+    #[test]
+    fn a_test_between_two_addresses_of_one_host_is_refused() {
+        let Ok(mut kernel) = route()() else { return };
+        let why = stays_here("127.0.0.1", &mut *kernel).unwrap().unwrap();
+        assert!(why.contains("local (dev lo)"), "{why}");
+        assert!(stays_here("localhost", &mut *kernel).unwrap().is_some());
+    }
+
+    #[test]
+    fn iperf3_that_finds_nobody() {
+        let ended = |output: &str| Ended {
+            code: Some(0),
+            signal: None,
+            timed_out: false,
+            flooded: false,
+            output: output.to_owned(),
+        };
+        let refused = classify(&ended("{\"error\": \"unable to connect to server: Connection refused\"}"));
+        assert!(matches!(refused, Attempt::Failed(Failure::TcpSetup, _)));
+        assert!(matches!(classify(&ended("nonsense")), Attempt::Inconclusive("no_result", _)));
+        let busy = classify(&ended("{\"error\": \"the server is busy running a test. try again later\"}"));
+        assert!(matches!(busy, Attempt::Inconclusive("no_result", _)));
+    }
+}

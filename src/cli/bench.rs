@@ -1,0 +1,256 @@
+//! `lanewatch bench`: run probes now, or read what somebody else's benchmark said.
+
+pub mod args;
+
+use std::fmt::Write as _;
+use std::io::IsTerminal as _;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::{Duration, SystemTime};
+
+use anyhow::Context as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use tokio::signal::unix::{SignalKind, signal};
+
+use super::agent::any;
+use super::args::{Bench as Flags, VfFormat};
+use super::failure::Failure;
+use super::look::look;
+use super::print;
+use super::settings::Settings;
+use crate::assess::probe::Ceiling;
+use crate::bench::child::{is_stopped, stop_all};
+use crate::bench::guard::{self, Rules};
+use crate::bench::lock::HostLock;
+use crate::bench::perftest::Unit;
+use crate::bench::probe::{Bench, Tuning, own};
+use crate::bench::reading::{Said, Way, beside, read, together};
+use crate::bench::target::Target;
+use crate::bench::tools::Tools;
+use crate::export::json::bench as json;
+use crate::export::text::bench as text;
+use crate::host::fs::read_regular;
+use crate::host::netlink::socket::route;
+use crate::model::ids::PortKey;
+use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
+use crate::model::units::BytesPerSecond;
+use crate::watch::Report;
+use crate::watch::probes::hand_over;
+
+/// Time between the two readings that tell whether a port carries traffic.
+const SAMPLE: Duration = Duration::from_secs(2);
+
+/// When to give up on devices that do not answer.
+const LIMIT: Duration = Duration::from_secs(10);
+
+/// Longest output that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// Runs what was asked for.
+///
+/// # Errors
+/// There is no such device or probe, the host cannot be looked at, or another probe runs on it.
+pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    if !flags.read.is_empty() {
+        return read_outputs(settings, flags);
+    }
+    if !settings.host().live && !flags.force {
+        let message = "a probe measures this machine, and the host to read is another; --force measures nevertheless";
+        return Err(Failure::Usage(message.to_owned()));
+    }
+    let report = look(settings, if flags.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
+    let keys = wanted(&report, flags)?;
+    let place = settings.probe.lock.clone();
+    let lock = HostLock::take(&place).with_context(|| format!("cannot lock {}", place.display()))?;
+    let Some(_lock) = lock else {
+        return Err(anyhow::anyhow!("another probe runs on this host ({} is locked)", place.display()).into());
+    };
+    stop_when_asked()?;
+    let tools = Tools::new();
+    let tuning = tuning(settings, flags);
+    let rules = settings.probe.rules.clone();
+    let runs: Vec<Run> = keys.iter().map(|key| one(settings, &report, &tools, &tuning, &rules, flags, key)).collect();
+    let out = match flags.format {
+        VfFormat::Text => text::runs(&report, &runs),
+        VfFormat::Json => {
+            serde_json::to_string_pretty(&json::runs(&report, &runs)).map_err(anyhow::Error::from)? + "\n"
+        }
+    };
+    print(out.as_bytes())?;
+    let ran: Vec<Run> = runs.iter().filter(|run| run.outcome != Outcome::Skipped).cloned().collect();
+    if is_stopped() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if let Err(error) = hand_over(&settings.storage, &ran) {
+        eprintln!("lanewatch: not kept: {}: {error}", settings.storage.display());
+    }
+    let well = runs.iter().all(|run| run.outcome == Outcome::Ok);
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn tuning(settings: &Settings, flags: &Flags) -> Tuning {
+    let configured = settings.probe.tuning.clone();
+    Tuning {
+        size: flags.size.unwrap_or(configured.size),
+        queue_pairs: flags.queue_pairs.unwrap_or(configured.queue_pairs),
+        duration: flags.duration.unwrap_or(configured.duration),
+        both: flags.both || configured.both,
+        gid_index: flags.gid_index.or(configured.gid_index),
+        patience: configured.patience,
+    }
+}
+
+/// What to run: everything that needs no other host, or what was named.
+fn wanted(report: &Report, flags: &Flags) -> Result<Vec<ProbeKey>, Failure> {
+    let all = own(report);
+    let Some(name) = &flags.device else { return Ok(all) };
+    if name == Probe::Memory.as_str() {
+        return Ok(vec![ProbeKey { probe: Probe::Memory, port: None }]);
+    }
+    let ports: Vec<PortKey> = report
+        .snapshot
+        .devices()
+        .flat_map(|device| device.ports.iter().map(|p| PortKey { device: device.name.clone(), port: p.number }))
+        .collect();
+    let named: Vec<ProbeKey> = ports
+        .iter()
+        .filter(|port| port.device.as_str() == name || port.to_string() == *name)
+        .map(|port| ProbeKey { probe: Probe::RdmaLoopback, port: Some(port.clone()) })
+        .collect();
+    if named.is_empty() {
+        let there: Vec<String> = ports.iter().map(ToString::to_string).collect();
+        let there =
+            if there.is_empty() { "there is none".to_owned() } else { format!("there is {}", there.join(", ")) };
+        return Err(Failure::Usage(format!("no RDMA device or port {name:?} here; {there}; or name \"memory\"")));
+    }
+    Ok(named)
+}
+
+fn one(
+    settings: &Settings,
+    report: &Report,
+    tools: &Tools,
+    tuning: &Tuning,
+    rules: &Rules,
+    flags: &Flags,
+    key: &ProbeKey,
+) -> Run {
+    let refused = if flags.force { Ok(()) } else { refuse(report, tools, rules, key) };
+    if let Err((reason, text)) = refused {
+        let text = format!("{text} (--force runs it nevertheless)");
+        return Run::skipped(key, SystemTime::now(), reason, &text);
+    }
+    let bar = bar(tuning);
+    let name = key.to_string();
+    let progress = |step: &str| bar.set_message(format!("{name}: {step}"));
+    progress("");
+    let connect = route();
+    let bench = Bench {
+        report,
+        sysfs: &settings.paths.1,
+        tools,
+        tuning,
+        route: Some(&connect),
+        progress: &progress,
+        now: &SystemTime::now,
+    };
+    let run = bench.run(key, None);
+    bar.finish_and_clear();
+    run
+}
+
+/// What is not known does not stay a person who asks.
+fn refuse(report: &Report, tools: &Tools, rules: &Rules, key: &ProbeKey) -> Result<(), guard::Refusal> {
+    match guard::facts(report, key, rules, guard::load()) {
+        Err((reason, _)) if reason == SkipReason::Unknown => {}
+        other => other?,
+    }
+    guard::ask_scheduler(tools, rules)
+}
+
+/// Ends what was started when this process is asked to end: what runs in groups of its own does not hear of it.
+fn stop_when_asked() -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let wait = async {
+        let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
+        any(&mut ends).await;
+        stop_all();
+        std::io::Result::Ok(())
+    };
+    std::thread::Builder::new().name("signals".to_owned()).spawn(move || runtime.block_on(wait))?;
+    Ok(())
+}
+
+/// A bar on a terminal, by the time that the steps should take.
+fn bar(tuning: &Tuning) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let tenths = (tuning.duration.as_millis() / 100).saturating_mul(if tuning.both { 2 } else { 1 }) + 20;
+    let bar = ProgressBar::new(u64::try_from(tenths).unwrap_or(u64::MAX));
+    if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {elapsed}") {
+        bar.set_style(style.progress_chars("=> "));
+    }
+    let ticking = bar.clone();
+    // It ends with the bar.
+    let _ = std::thread::Builder::new().name("progress".to_owned()).spawn(move || {
+        while !ticking.is_finished() {
+            if ticking.position() + 1 < ticking.length().unwrap_or(0) {
+                ticking.inc(1);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    });
+    bar
+}
+
+/// Reads outputs of benchmarks, and says what they say together.
+fn read_outputs(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    let ceiling = flags.device.as_ref().map(|name| ceiling(settings, name)).transpose()?.flatten();
+    let mut numbers: Vec<(Way, BytesPerSecond)> = Vec::new();
+    let mut out = String::new();
+    let mut failed = false;
+    for path in &flags.read {
+        let said = read(&contents(path)?, Unit::MebibytesPerSecond);
+        let line = match said {
+            Said::Bandwidth { way, value, size, device } => {
+                numbers.push((way, value));
+                let size = size.map(|size| format!(" ({size} B)")).unwrap_or_default();
+                let device = device.map(|device| format!(", {device}")).unwrap_or_default();
+                format!("{}{size}{device}", beside(way, value, ceiling.as_ref()))
+            }
+            Said::Latency(typical, report) => {
+                let device = report.device.map(|device| format!(", {device}")).unwrap_or_default();
+                format!("latency: typically {:.2} us{device}", typical * 1e6)
+            }
+            Said::Failed(failure, text) => {
+                failed = true;
+                format!("FAILED ({}): {text}", failure.as_str())
+            }
+            Said::Nothing(why) => {
+                failed = true;
+                format!("no value: {why}")
+            }
+        };
+        let _ = writeln!(out, "{}: {line}", path.display());
+    }
+    if let Some(text) = together(&numbers, ceiling.as_ref()) {
+        let _ = writeln!(out, "\n{text}");
+    }
+    print(out.as_bytes())?;
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn contents(path: &Path) -> Result<String, Failure> {
+    let bytes = read_regular(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What the lane of a device or port carries.
+fn ceiling(settings: &Settings, name: &str) -> Result<Option<Ceiling>, Failure> {
+    let report = look(settings, Duration::ZERO, LIMIT)?;
+    let flags = Flags { device: Some(name.to_owned()), ..Flags::default() };
+    let keys = wanted(&report, &flags)?;
+    let port = keys.first().and_then(|key| key.port.as_ref());
+    Ok(port.and_then(|port| Target::new(&report, &settings.paths.1, port)).and_then(|target| target.ceiling))
+}

@@ -1,0 +1,45 @@
+//! Flags of `bench`.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::cli::args::{VfFormat, duration};
+
+/// `bench`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Bench {
+    /// The device or port (`mlx5_3`, `mlx5_3/1`), or `memory`; all when left out
+    pub device: Option<String>,
+    /// Message size in bytes [default: 1048576]
+    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub size: Option<u64>,
+    /// Queue pairs [default: 4]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub queue_pairs: Option<u32>,
+    /// How long bandwidth is measured, whole seconds [default: 5s]
+    #[arg(long, value_name = "TIME", value_parser = whole_seconds)]
+    pub duration: Option<Duration>,
+    /// Measure both directions at once, too
+    #[arg(long)]
+    pub both: bool,
+    /// GID index on Ethernet [default: one of RoCE v2]
+    #[arg(long, value_name = "N")]
+    pub gid_index: Option<u32>,
+    /// Run even where it disturbs somebody; never beside another probe
+    #[arg(long)]
+    pub force: bool,
+    /// Run nothing: read what perftest (text, JSON) or iperf3 (JSON) printed; may be given more than once
+    #[arg(long, value_name = "FILE")]
+    pub read: Vec<PathBuf>,
+    /// Form of the answer
+    #[arg(long, value_name = "FORM", default_value = "text")]
+    pub format: VfFormat,
+}
+
+fn whole_seconds(text: &str) -> Result<Duration, String> {
+    let time = duration(text)?;
+    let whole = time.subsec_nanos() == 0 && (1..=600).contains(&time.as_secs());
+    if whole { Ok(time) } else { Err(format!("{text:?} is not a whole number of seconds from 1s to 10m")) }
+}

@@ -1,0 +1,50 @@
+//! Runs of probes, for people.
+
+use std::fmt::Write as _;
+
+use super::check::wrapped;
+use crate::model::probe::{Direction, Outcome, Run, Statistic};
+use crate::model::units::BytesPerSecond;
+use crate::watch::Report;
+
+/// What came of some runs.
+pub fn runs(report: &Report, runs: &[Run]) -> String {
+    let mut out = String::new();
+    for run in runs {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}: {}{}", run.key, run.outcome.as_str(), reason(run));
+        out.push_str(&wrapped(&run.text, "  "));
+        if run.outcome == Outcome::Skipped {
+            continue;
+        }
+        let _ = writeln!(out, "  profile  {}", run.profile);
+        for (direction, value) in &run.measured.bandwidth {
+            let past = report.probes.get(&run.key);
+            let usual = past.and_then(|past| past.usual(&run.profile, |m| m.bandwidth(*direction).map(|rate| rate.0)));
+            let usual = usual.map(|usual| format!(", usually {}", BytesPerSecond(usual))).unwrap_or_default();
+            let ceiling = run.ceiling.filter(|_| *direction == Direction::OneWay);
+            let ceiling = ceiling.map(|ceiling| format!(", the lane carries {ceiling} of payload")).unwrap_or_default();
+            let _ = writeln!(out, "  {:<8} {}{ceiling}{usual}", direction.as_str(), BytesPerSecond(*value));
+        }
+        for direction in [Direction::Write, Direction::Read] {
+            let one = |statistic, name: &str| {
+                let value = run.measured.latency(direction, statistic)?;
+                Some(format!("{name} {:.2} us", value * 1e6))
+            };
+            let parts =
+                [one(Statistic::Typical, "typically"), one(Statistic::P99, "p99"), one(Statistic::Maximum, "at most")];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            if !parts.is_empty() {
+                let _ = writeln!(out, "  {:<8} {}", direction.as_str(), parts.join(", "));
+            }
+        }
+    }
+    if out.is_empty() {
+        out.push_str("nothing to measure here\n");
+    }
+    out
+}
+
+fn reason(run: &Run) -> String {
+    if run.outcome == Outcome::Ok { String::new() } else { format!(" ({})", run.reason) }
+}

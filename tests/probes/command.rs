@@ -1,0 +1,130 @@
+//! `lanewatch bench`.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::Scene;
+use super::common::host::{GEN3, GEN4, HostTree, LinkEnd};
+use super::common::run::{Output, program, to_its_end};
+
+fn bench(scene: &Scene, arguments: &[&str]) -> Output {
+    let config = scene.path("lanewatch.toml");
+    fs::write(&config, format!("[probe]\nlock = {:?}\n", scene.path("lock"))).unwrap();
+    fs::create_dir_all(scene.path("state")).unwrap();
+    let mut command: Command = program();
+    command
+        .arg("bench")
+        .args(arguments)
+        .arg("--path.rootfs")
+        .arg(scene.path("host"))
+        .arg("--storage.path")
+        .arg(scene.path("state"))
+        .arg("--config.file")
+        .arg(&config)
+        .env("PATH", format!("{}:/usr/bin:/bin", scene.path("bin").display()));
+    to_its_end(command, Duration::from_secs(120))
+}
+
+fn narrow() -> HostTree {
+    let mut host = HostTree::new(2);
+    host.cards[1].device = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
+    host.cards[1].upstream = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
+    host
+}
+
+#[test]
+fn a_run_is_shown_kept_and_explained() {
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let shown = bench(&scene, &["mlx5_0", "--force", "--duration", "1s"]);
+    assert_eq!(shown.code, Some(0), "{shown:?}");
+    for part in [
+        "rdma_loopback mlx5_0/1: ok\n",
+        "190.2 Gb/s is 95 % of the port's rate (200 Gb/s)",
+        "  one_way  190.2 Gb/s, the lane carries 200 Gb/s of payload\n",
+        "  write    typically 1.21 us, p99 1.55 us, at most 7.50 us\n",
+    ] {
+        assert!(shown.stdout.contains(part), "{part:?} in {}", shown.stdout);
+    }
+    scene.is_clean();
+    let mut explain = program();
+    explain.args(["explain", "mlx5_0", "--path.rootfs"]).arg(scene.path("host"));
+    explain.arg("--storage.path").arg(scene.path("state"));
+    let explained = to_its_end(explain, Duration::from_secs(60));
+    assert!(explained.stdout.contains("rdma_loopback measured ("), "{}", explained.stdout);
+}
+
+#[test]
+fn json_has_base_units() {
+    let scene = Scene::new("status", &HostTree::new(1));
+    let output = bench(&scene, &["mlx5_0/1", "--force", "--duration", "1s", "--format", "json"]);
+    assert_eq!(output.code, Some(1), "{output:?}");
+    let document: Value = serde_json::from_str(&output.stdout).unwrap();
+    let run = &document["runs"][0];
+    assert_eq!((run["probe"].as_str(), run["device"].as_str()), (Some("rdma_loopback"), Some("mlx5_0")));
+    assert_eq!((run["result"].as_str(), run["reason"].as_str()), (Some("failed"), Some("completion_error")));
+    assert!(run["summary"].as_str().unwrap().contains("status 12 (transport retry exceeded), syndrome 0x81"));
+    assert_eq!(run["bandwidth_bytes_per_second"], serde_json::json!({}));
+    assert!(run["ceiling_bytes_per_second"].as_f64().is_some_and(|ceiling| (ceiling - 25e9).abs() < 1.0));
+}
+
+#[test]
+fn another_host_is_not_measured_by_mistake() {
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let refused = bench(&scene, &["mlx5_0"]);
+    assert_eq!(refused.code, Some(2));
+    assert!(refused.stderr.contains("a probe measures this machine"), "{}", refused.stderr);
+    let unknown = bench(&scene, &["mlx5_9", "--force"]);
+    assert!(unknown.stderr.contains("no RDMA device or port \"mlx5_9\" here; there is mlx5_0/1"), "{}", unknown.stderr);
+    assert!(scene.notes().is_empty(), "nothing was started");
+}
+
+#[test]
+fn two_probes_do_not_meet() {
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let _lock = lanewatch::bench::lock::HostLock::take(&scene.path("lock")).unwrap().unwrap();
+    let refused = bench(&scene, &["mlx5_0", "--force"]);
+    assert_eq!(refused.code, Some(1));
+    assert!(refused.stderr.contains("another probe runs on this host"), "{}", refused.stderr);
+    assert!(scene.notes().is_empty());
+}
+
+#[test]
+fn outputs_are_read_together() {
+    let scene = Scene::new("ok", &narrow());
+    let table = |test: &str, manager: &str, average: &str| {
+        format!(
+            "                    {test} Test\n Dual-port       : OFF\t\tDevice         : mlx5_1\n rdma_cm QPs\t : \
+             {manager}\n #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   MsgRate[Mpps]\n 1048576    \
+             5000             {average}            {average}\t\t     0.007\n"
+        )
+    };
+    let files = [
+        ("plain.txt", table("RDMA_Write BW", "OFF", "7050.00")),
+        ("cm.txt", table("RDMA_Write BW", "ON", "7020.00")),
+        ("both.txt", table("RDMA_Write Bidirectional BW", "OFF", "13800.00")),
+        ("tcp.json", "{\"end\":{\"sum_received\":{\"bits_per_second\":5.8e10}}}".to_owned()),
+    ];
+    let mut arguments = vec!["mlx5_1".to_owned()];
+    for (name, text) in &files {
+        fs::write(scene.path(name), text).unwrap();
+        arguments.extend(["--read".to_owned(), scene.path(name).to_str().unwrap().to_owned()]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = bench(&scene, &arguments);
+    assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
+    for part in [
+        "plain.txt: RDMA one way: 59.1 Gb/s, 30 % of the port's 200 Gb/s, 94 % of the PCIe path's 63.0 Gb/s (1048576 B), mlx5_1",
+        "both.txt: RDMA both ways at once: 115.8 Gb/s, 57.9 Gb/s each way",
+        "This is one limit seen four ways: 57.9 Gb/s to 59.1 Gb/s each way.",
+        "It is the PCIe path, which carries 63.0 Gb/s: not SR-IOV, not the connection manager, not TCP, not the cable.",
+    ] {
+        assert!(output.stdout.contains(part), "{part:?} in {}", output.stdout);
+    }
+    fs::write(scene.path("plain.txt"), "Couldn't connect to 198.51.100.7:18599\n").unwrap();
+    let failed = bench(&scene, &["--read", scene.path("plain.txt").to_str().unwrap()]);
+    assert_eq!(failed.code, Some(1));
+    assert!(failed.stdout.contains("FAILED (tcp_setup): TCP set-up failed"), "{}", failed.stdout);
+}
