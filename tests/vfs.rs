@@ -86,6 +86,46 @@ fn two_pfs_with_128_vfs_each_stay_under_4000_series() {
     }
 }
 
+#[test]
+fn a_queue_pair_map_is_read_where_the_configuration_says_so() {
+    let root = TempDir::new().unwrap();
+    VfHost { pfs: 1, vfs: 2, here: false }.write(root.path()).unwrap();
+    let pf = root.path().join("sys/class/infiniband/mlx5_0/device");
+    for (vf, rows) in [(0, "# vf local global state\n0 1 0x11 RTS\n0 2 0x12 RTS\n"), (1, "1 1 0x12 INIT\n")] {
+        let directory = pf.join(format!("sriov/{vf}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("qid_map"), rows).unwrap();
+    }
+    let file = root.path().join("lanewatch.toml");
+    let table = "[collector.qid-map]\npath = \"/sys/class/infiniband/*/device/sriov/*/qid_map\"\n\
+                 columns = [\"vf\", \"local\", \"global\", \"state\"]\n";
+    let run = |command: &[&str], text: &str| {
+        fs::write(&file, text).unwrap();
+        let mut run = Command::new(PROGRAM);
+        run.args(command).arg("--path.rootfs").arg(root.path()).args(["--storage.path", "/nonexistent"]);
+        run.arg("--config.file").arg(&file);
+        to_its_end(run, Duration::from_secs(30))
+    };
+    let on = format!("[collector]\nenabled = [\"qid_map\"]\n{table}");
+    let said = run(&["metrics"], &on).stdout;
+    let pf = "pf=\"0000:01:00.0\"";
+    for line in [
+        format!("lanewatch_qid_map_entries{{{pf},state=\"RTS\"}} 2"),
+        format!("lanewatch_qid_map_entries{{{pf},state=\"INIT\"}} 1"),
+        format!("lanewatch_qid_map_claimed_twice{{{pf}}} 1"),
+    ] {
+        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&run(&["check", "--format", "json"], &on).stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "vf_map_stale");
+    let found: Vec<String> = findings.map(|found| format!("{} {}", found["subject"], found["reason"])).collect();
+    assert_eq!(found, [0, 1].map(|vf| format!("\"0000:01:00.0/vf{vf}\" \"qid_claimed_twice\"")));
+    // Off by default, and not without the table.
+    assert!(!run(&["metrics"], table).stdout.contains("qid_map"));
+    let refused = run(&["metrics"], "[collector]\nenabled = [\"qid_map\"]\n");
+    assert!(refused.code != Some(0) && refused.stderr.contains("collector.qid-map: "), "{}", refused.stderr);
+}
+
 /// Every file below a folder with its content's age and its metadata's.
 fn state(folder: &Path) -> BTreeMap<PathBuf, (i64, i64, i64, u64)> {
     let mut all = BTreeMap::new();

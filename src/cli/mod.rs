@@ -14,6 +14,7 @@ pub mod log;
 pub mod look;
 pub mod metrics;
 pub mod policy;
+pub mod qid_map;
 pub mod settings;
 pub mod snapshot;
 pub mod vf;

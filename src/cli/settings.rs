@@ -8,10 +8,12 @@ use clap::ArgMatches;
 use super::args::{Common, LogFormat, LogLevel, Web, collector_flags};
 use super::config::{self, ConfigError, File};
 use super::policy::policy;
+use super::qid_map::layout;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
 use crate::host::netlink::socket::route;
+use crate::host::qid_map::layout::Layout;
 use crate::host::{COLLECTORS, Host, ON_DEMAND, Spec};
 use crate::model::policy::Policy;
 
@@ -31,6 +33,8 @@ pub struct Settings {
     pub filter: Filter,
     /// Which collectors run.
     pub collectors: Vec<Spec>,
+    /// Where queue pair maps are, and how they look.
+    pub qid_map: Option<Arc<Layout>>,
     /// The state directory.
     pub storage: PathBuf,
     /// Expectations and thresholds.
@@ -78,8 +82,11 @@ impl Settings {
             include: chosen("device-include", common.device_include.as_ref(), written.device_include.as_ref())?,
             exclude: chosen("device-exclude", common.device_exclude.as_ref(), written.device_exclude.as_ref())?,
         };
+        let paths = (rootfs, sysfs, procfs);
+        let collectors = collectors(&source, &config.collector, &collector_flags(matches))?;
         Ok(Self {
-            collectors: collectors(&source, &config.collector, &collector_flags(matches))?,
+            qid_map: layout(&source, written.qid_map.as_ref(), &collectors, &paths)?,
+            collectors,
             storage: common
                 .storage
                 .clone()
@@ -88,7 +95,7 @@ impl Settings {
             policy: Arc::new(policy(&source, &config.policy)?),
             log_level: common.log_level.or(config.log.level).unwrap_or(LogLevel::Info),
             log_format: common.log_format.or(config.log.format).unwrap_or(LogFormat::Logfmt),
-            paths: (rootfs, sysfs, procfs),
+            paths,
             file,
             config,
             filter,
@@ -103,7 +110,7 @@ impl Settings {
             io: Arc::new(if live { Fs::new() } else { Fs::recorded() }),
             sysfs,
             procfs,
-            roots: Roots::below(&root),
+            roots: Roots { qid_map: self.qid_map.clone(), ..Roots::below(&root) },
             route: live.then(route),
             live,
         }
@@ -143,7 +150,8 @@ impl Settings {
 pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     web(file, &config.web)?;
     policy(file, &config.policy)?;
-    collectors(file, &config.collector, &[])?;
+    let paths = ("/".into(), "/sys".into(), "/proc".into());
+    layout(file, config.collector.qid_map.as_ref(), &collectors(file, &config.collector, &[])?, &paths)?;
     for (key, text) in [
         ("collector.device-include", &config.collector.device_include),
         ("collector.device-exclude", &config.collector.device_exclude),

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::netlink::socket::Connect;
+use super::qid_map::layout::Layout;
 use crate::model::reading::Reason;
 
 /// Longest content a file of interest may have; sysfs files end at one page.
@@ -67,12 +68,15 @@ pub struct Roots {
     pub run_libvirt: PathBuf,
     /// `/run/netns`: names of network namespaces.
     pub netns: PathBuf,
+    /// Where the queue pair maps of a stack outside of the kernel's tree are, and how they look, if there are any.
+    pub qid_map: Option<Arc<Layout>>,
 }
 
 impl Roots {
     /// Where they are below a host root.
     pub fn below(root: &Path) -> Self {
-        Self { libvirt: root.join("etc/libvirt"), run_libvirt: root.join("run/libvirt"), netns: root.join("run/netns") }
+        let (libvirt, run_libvirt) = (root.join("etc/libvirt"), root.join("run/libvirt"));
+        Self { libvirt, run_libvirt, netns: root.join("run/netns"), qid_map: None }
     }
 }
 

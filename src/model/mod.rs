@@ -22,6 +22,7 @@ pub mod pcie;
 pub mod policy;
 pub mod posture;
 pub mod probe;
+pub mod qid;
 pub mod rdma;
 pub mod reading;
 pub mod snapshot;
