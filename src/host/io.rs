@@ -38,6 +38,15 @@ pub trait OpenFile: Send {
     }
 }
 
+/// What lets this process look into those of other users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Powers {
+    /// `CAP_SYS_PTRACE`: where their descriptors and namespaces lead.
+    pub ptrace: bool,
+    /// `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`): the list of their descriptors.
+    pub search: bool,
+}
+
 /// Input and output on a host, real or recorded.
 pub trait HostIo: Send + Sync {
     /// Opens a file for reading.
@@ -48,6 +57,10 @@ pub trait HostIo: Send + Sync {
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
     /// What a directory looks like now.
     fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
+    /// What this process may look into.
+    fn powers(&self) -> Powers {
+        Powers::default()
+    }
     /// Whether paths are those of this system's own file system, so that its kernel can tell of changes.
     fn is_system(&self) -> bool {
         false

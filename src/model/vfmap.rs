@@ -135,6 +135,24 @@ impl Identity {
         *self == Self::default()
     }
 
+    /// Whether it is the other, as far as both are known: a part that is not to be read now is no other.
+    pub fn is(&self, other: &Self) -> bool {
+        let in_common = (self.mac.is_some() && other.mac.is_some())
+            || (self.node_guid.is_some() && other.node_guid.is_some())
+            || (self.port_guid.is_some() && other.port_guid.is_some());
+        in_common && !self.differs(other)
+    }
+
+    /// With the other's parts where it has none.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            mac: self.mac.or(other.mac),
+            node_guid: self.node_guid.or(other.node_guid),
+            port_guid: self.port_guid.or(other.port_guid),
+        }
+    }
+
     /// Whether a part that both have differs.
     pub fn differs(&self, other: &Self) -> bool {
         fn part<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {

@@ -362,7 +362,9 @@ fn limited(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Arc<str>> {
     };
     let mut hidden: BTreeMap<Missing, usize> = BTreeMap::new();
     for row in vf_map.rows.values() {
-        if let Holder::Unknown(missing @ (Missing::Ptrace | Missing::Libvirt)) = row.holder {
+        if let Holder::Unknown(missing) = row.holder
+            && missing.is_permission()
+        {
             *hidden.entry(missing).or_default() += 1;
         }
     }

@@ -11,6 +11,7 @@ mod derived;
 mod hang;
 mod hosts;
 mod table;
+mod vfs;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

@@ -17,7 +17,7 @@ fn an_interface_that_vanished_from_every_namespace() {
     world.namespaces.interfaces.push(elsewhere);
     world.pass(15).is_quiet();
     // Where a namespace is hidden, nothing can be said.
-    world.namespaces = Namespaces::default();
+    world.namespaces = Namespaces { interfaces: Vec::new(), missing: Some(Missing::Namespace) };
     world.pass(600).is_quiet();
     let row = world.last.as_ref().unwrap().vf_map.rows.values().next().unwrap();
     assert!(matches!(row.holder, Holder::Unknown(_)), "{row:?}");
@@ -130,7 +130,7 @@ fn orphans_and_leftovers() {
     assert_eq!(found, [("vf_orphan", "not_held"), ("vf_leftover_config", "trust")].into());
     world.bind(0, "mlx5_core").pass(15).is_quiet();
     // A process that can't be looked into may hold it.
-    world.openers.complete = false;
+    world.openers.missing = Some(Missing::Ptrace);
     world.bind(0, "vfio-pci").pass(600).is_quiet();
     let report = world.last.as_ref().unwrap();
     let row = report.vf_map.rows.values().next().unwrap();

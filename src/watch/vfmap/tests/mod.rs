@@ -74,9 +74,9 @@ fn world(vfs: u8) -> World {
         engine: Engine::new(Arc::new(Policy::default()), false),
         now: Stamp { tick: Tick(86_400_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) },
         pf,
-        openers: Openers { openers: Vec::new(), complete: true, visible: true },
+        openers: Openers { openers: Vec::new(), missing: None, visible: true },
         libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
-        namespaces: Namespaces { interfaces: Vec::new(), complete: true },
+        namespaces: Namespaces { interfaces: Vec::new(), missing: None },
         qid_map: None,
         last: None,
     };
