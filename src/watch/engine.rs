@@ -19,13 +19,13 @@ use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
 use crate::model::holder::{Holder, Missing};
-use crate::model::ids::{PciAddress, PortKey};
+use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::probe::{Outcome, ProbePasts, Run};
+use crate::model::rdma::RdmaDevice;
 use crate::model::reading::Reason;
 use crate::model::snapshot::{Fault, Snapshot};
-use crate::model::sriov::VfKey;
 use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
@@ -52,6 +52,8 @@ pub struct Engine {
     boot_id: Option<Arc<str>>,
     instant: bool,
     probes: Arc<ProbePasts>,
+    /// The function of each RDMA device.
+    functions: BTreeMap<DeviceName, PciAddress>,
     maintenance: Option<Arc<str>>,
 }
 
@@ -88,14 +90,9 @@ impl Engine {
         self.history.vf_map.accept();
     }
 
-    /// Takes note that a probe moved data through a VF: it is known to work.
-    pub fn prove(&mut self, vf: VfKey, at: SystemTime) {
-        self.history.vf_map.prove(vf, at);
-    }
-
-    /// Takes note that a probe moved data through a function of this host, where it is a guest.
-    pub fn prove_function(&mut self, address: PciAddress, at: SystemTime) {
-        self.history.vf_map.prove_function(address, at);
+    /// Takes note that a probe which began then moved data through a function: it is known to work.
+    pub fn prove(&mut self, function: PciAddress, began: SystemTime) {
+        self.history.vf_map.prove(function, began);
     }
 
     /// Takes what came of a probe: into its past, and into the events unless it was skipped.
@@ -104,6 +101,10 @@ impl Engine {
             let subject = run.key.port.as_ref().map(ToString::to_string).unwrap_or_default();
             let text = format!("{} {}: {}", run.key.probe.as_str(), run.outcome.as_str(), run.text);
             self.happened(now, [(EventKind::Probe, subject, text)]);
+        }
+        let function = run.key.device().and_then(|device| self.functions.get(device).copied());
+        if let Some(function) = function.filter(|_| run.moved_data()) {
+            self.prove(function, run.began());
         }
         self.history.probes.entry(run.key.clone()).or_default().record(run);
         self.probes = Arc::new(self.history.probes.clone());
@@ -148,6 +149,8 @@ impl Engine {
     /// Judges a reading.
     pub fn observe(&mut self, snapshot: Snapshot) -> Report {
         let now = snapshot.taken;
+        let function = |device: &RdmaDevice| Some((device.name.clone(), device.identity.pci_address?));
+        self.functions = snapshot.devices().filter_map(function).collect();
         let topology = Topology::new(snapshot.all());
         let lanes = Lanes::new(&snapshot, &topology);
         let policy = Arc::clone(&self.policy);

@@ -96,8 +96,12 @@ fn a_probe_proves_a_vf() {
     world.vf(0).instance += 1;
     world.pass(150);
     assert_eq!(world.findings().len(), 1);
+    // What a probe that began before it found says nothing.
     let at = world.now.wall;
-    world.engine.prove(VfKey { pf: world.pf.address, vf: 0 }, at);
+    world.engine.prove(address(1), at - Duration::from_secs(3600));
+    world.pass(15);
+    assert_eq!(world.findings().len(), 1);
+    world.engine.prove(address(1), at);
     world.pass(15).is_quiet();
 }
 
