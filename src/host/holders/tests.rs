@@ -166,3 +166,17 @@ proptest! {
         let _ = pod_of(&text);
     }
 }
+
+#[test]
+fn what_is_missing_is_what_this_process_lacks() {
+    let powers = |search, ptrace| Powers { ptrace, search };
+    assert_eq!(hides_list(powers(false, false)).as_str(), "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH");
+    assert_eq!(hides_list(powers(false, true)).as_str(), "CAP_DAC_READ_SEARCH");
+    assert_eq!(hides_list(powers(true, false)).as_str(), "CAP_SYS_PTRACE");
+    assert_eq!(hides_target(powers(false, false)).as_str(), "CAP_SYS_PTRACE");
+    // With everything and still refused, no capability helps.
+    for hidden in [hides_list(powers(true, true)), hides_target(powers(false, true))] {
+        assert_eq!(hidden, Missing::Refused);
+        assert!(!hidden.as_str().contains("CAP_"));
+    }
+}
