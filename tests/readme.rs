@@ -110,6 +110,7 @@ fn the_configuration_is_accepted_and_complete() {
         ("[log]", ""),
         ("[web]", ""),
         ("[collector]", ""),
+        ("[collector.qid-map]", "path = \"/x\"\ncolumns = []\n"),
         ("[storage]", ""),
         ("[policy]", ""),
         ("[probe]", ""),

@@ -27,6 +27,7 @@ use lanewatch::host::netlink::socket::{Connect, Nldev};
 use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::SystemClock;
+use lanewatch::watch::store::Store;
 use lanewatch::watch::{Engine, Poller, Report};
 use tempfile::TempDir;
 
@@ -41,6 +42,12 @@ impl Nldev for Kernel {
 }
 
 fn report(root: &Path, shape: &VfHost) -> Arc<Report> {
+    let mut poller = poller(root, shape, None);
+    poller.pass(Duration::from_secs(30));
+    poller.pass(Duration::from_secs(30))
+}
+
+fn poller(root: &Path, shape: &VfHost, store: Option<Store>) -> Poller {
     let interfaces = Arc::new(shape.interfaces());
     let route: Connect = Arc::new(move || Ok(Box::new(Kernel(Arc::clone(&interfaces)))));
     let host = Host {
@@ -53,9 +60,7 @@ fn report(root: &Path, shape: &VfHost) -> Arc<Report> {
     };
     let setup = Setup { host, filter: Filter::default() };
     let engine = Engine::new(Arc::new(Policy::default()), false);
-    let mut poller = Poller::new(&setup, COLLECTORS.iter().copied(), Arc::new(SystemClock), engine, None).unwrap();
-    poller.pass(Duration::from_secs(30));
-    poller.pass(Duration::from_secs(30))
+    Poller::new(&setup, COLLECTORS.iter().copied(), Arc::new(SystemClock), engine, store).unwrap()
 }
 
 fn series(report: &Arc<Report>) -> BTreeMap<String, usize> {
@@ -84,6 +89,90 @@ fn two_pfs_with_128_vfs_each_stay_under_4000_series() {
         assert!(all < 4000, "{all}: {series:?}");
         assert_eq!(report.findings.len(), 0, "{:?}", report.findings);
     }
+}
+
+#[test]
+fn a_queue_pair_map_is_read_where_the_configuration_says_so() {
+    let root = TempDir::new().unwrap();
+    VfHost { pfs: 1, vfs: 2, here: false }.write(root.path()).unwrap();
+    let pf = root.path().join("sys/class/infiniband/mlx5_0/device");
+    for (vf, rows) in [(0, "# vf local global state\n0 1 0x11 RTS\n0 2 0x12 RTS\n"), (1, "1 1 0x12 INIT\n")] {
+        let directory = pf.join(format!("sriov/{vf}"));
+        fs::create_dir_all(&directory).unwrap();
+        fs::write(directory.join("qid_map"), rows).unwrap();
+    }
+    let file = root.path().join("lanewatch.toml");
+    let table = "[collector.qid-map]\npath = \"/sys/class/infiniband/*/device/sriov/*/qid_map\"\n\
+                 columns = [\"vf\", \"local\", \"global\", \"state\"]\n";
+    let run = |command: &[&str], text: &str| {
+        fs::write(&file, text).unwrap();
+        let mut run = Command::new(PROGRAM);
+        run.args(command).arg("--path.rootfs").arg(root.path()).args(["--storage.path", "/nonexistent"]);
+        run.arg("--config.file").arg(&file);
+        to_its_end(run, Duration::from_secs(30))
+    };
+    let on = format!("[collector]\nenabled = [\"qid_map\"]\n{table}");
+    let said = run(&["metrics"], &on).stdout;
+    let pf = "pf=\"0000:01:00.0\"";
+    for line in [
+        format!("lanewatch_qid_map_entries{{{pf},state=\"RTS\"}} 2"),
+        format!("lanewatch_qid_map_entries{{{pf},state=\"INIT\"}} 1"),
+        format!("lanewatch_qid_map_claimed_twice{{{pf}}} 1"),
+    ] {
+        assert!(said.lines().any(|other| other == line), "{line}: {said}");
+    }
+    let document: serde_json::Value = serde_json::from_str(&run(&["check", "--format", "json"], &on).stdout).unwrap();
+    let findings = document["findings"].as_array().unwrap().iter().filter(|found| found["check"] == "vf_map_stale");
+    let found: Vec<String> = findings.map(|found| format!("{} {}", found["subject"], found["reason"])).collect();
+    assert_eq!(found, [0, 1].map(|vf| format!("\"0000:01:00.0/vf{vf}\" \"qid_claimed_twice\"")));
+    // Off by default, and not without the table.
+    assert!(!run(&["metrics"], table).stdout.contains("qid_map"));
+    let refused = run(&["metrics"], "[collector]\nenabled = [\"qid_map\"]\n");
+    assert!(refused.code != Some(0) && refused.stderr.contains("collector.qid-map: "), "{}", refused.stderr);
+}
+
+#[test]
+fn what_changed_since_a_time_is_said_with_the_map() {
+    let root = TempDir::new().unwrap();
+    let shape = VfHost { pfs: 2, vfs: 2, here: false };
+    shape.write(root.path()).unwrap();
+    let storage = TempDir::new().unwrap();
+    let mut poller = poller(root.path(), &shape, Some(Store::new(storage.path().to_owned())));
+    poller.pass(Duration::from_secs(30));
+    // The second VF of each PF goes back to this host.
+    for pf in 0..2 {
+        let vf = root.path().join("sys/bus/pci/devices").join(VfHost::address(pf, Some(1)));
+        fs::remove_file(vf.join("driver")).unwrap();
+        std::os::unix::fs::symlink("../../../bus/pci/drivers/mlx5_core", vf.join("driver")).unwrap();
+    }
+    poller.pass(Duration::from_secs(30));
+    let changes = |more: &[&str]| -> Vec<(String, String)> {
+        let mut run = Command::new(PROGRAM);
+        run.args(["vf", "--format", "json"]).args(more).arg("--path.rootfs").arg(root.path());
+        let out = to_its_end(
+            {
+                run.arg("--storage.path").arg(storage.path());
+                run
+            },
+            Duration::from_secs(30),
+        );
+        let document: serde_json::Value = serde_json::from_str(&out.stdout).unwrap();
+        assert_eq!(document["pfs"][0]["vfs"].as_array().unwrap().len(), 2);
+        let text = |value: &serde_json::Value| value.as_str().unwrap().to_owned();
+        let changes = document["changes"].as_array().unwrap().iter();
+        changes.map(|change| (text(&change["subject"]), text(&change["text"]))).collect()
+    };
+    let both = changes(&["--since", "1h"]);
+    for pf in 0..2 {
+        let key = format!("{}/vf1", VfHost::address(pf, None));
+        let said = both.iter().find(|(subject, _)| *subject == key).map(|(_, text)| text.as_str()).unwrap_or_default();
+        assert!(said.contains("driver vfio-pci became mlx5_core"), "{both:?}");
+    }
+    let second = VfHost::address(1, None);
+    let of_one = changes(&[second.as_str(), "--since", "1h"]);
+    assert_eq!(of_one.iter().filter(|(subject, _)| subject.ends_with("/vf1")).count(), 1, "{of_one:?}");
+    assert_eq!(changes(&["--since", "2126-01-01T00:00:00Z"]), []);
+    assert_eq!(changes(&[]), []);
 }
 
 /// Every file below a folder with its content's age and its metadata's.
@@ -165,7 +254,7 @@ fn without_permissions_all_else_is_said_and_no_noise_is_made() {
     assert_eq!((&pf["present"], &pf["configured"]), (&2.into(), &2.into()));
     assert_eq!(pf["vfs"][1]["driver"], "vfio-pci");
     assert_eq!(pf["vfs"][1]["holder"]["kind"], "unknown");
-    assert_eq!(pf["vfs"][1]["holder"]["missing"], "CAP_SYS_PTRACE");
+    assert_eq!(pf["vfs"][1]["holder"]["missing"], "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH");
     assert_eq!(document["limited"].as_array().unwrap().len(), 1, "{}", document["limited"]);
     for path in CLOSED {
         fs::set_permissions(root.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();

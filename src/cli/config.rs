@@ -76,6 +76,21 @@ pub struct Collector {
     pub disabled: Vec<String>,
     /// Collectors that run though they do not by default.
     pub enabled: Vec<String>,
+    /// `[collector.qid-map]`
+    pub qid_map: Option<QidMap>,
+}
+
+/// `[collector.qid-map]`: where the queue pair maps of a stack outside of the kernel's tree are.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct QidMap {
+    /// Path below the host root, with `*` and `?` in its names.
+    pub path: String,
+    /// Columns from the left: `vf`, `local`, `global`, `state`, or `-`.
+    pub columns: Vec<String>,
+    /// Whether numbers without `0x` are hexadecimal.
+    #[serde(default)]
+    pub hexadecimal: bool,
 }
 
 /// `[storage]`

@@ -17,6 +17,7 @@ pub mod look;
 pub mod metrics;
 pub mod policy;
 pub mod probe;
+pub mod qid_map;
 pub mod settings;
 pub mod snapshot;
 pub mod vf;

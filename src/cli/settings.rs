@@ -9,10 +9,12 @@ use super::args::{Common, LogFormat, LogLevel, Web, collector_flags};
 use super::config::{self, ConfigError, File};
 use super::policy::policy;
 use super::probe::{ProbeSettings, probe};
+use super::qid_map::layout;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
 use crate::host::netlink::socket::route;
+use crate::host::qid_map::layout::Layout;
 use crate::host::{COLLECTORS, Host, ON_DEMAND, Spec};
 use crate::model::policy::Policy;
 
@@ -32,6 +34,8 @@ pub struct Settings {
     pub filter: Filter,
     /// Which collectors run.
     pub collectors: Vec<Spec>,
+    /// Where queue pair maps are, and how they look.
+    pub qid_map: Option<Arc<Layout>>,
     /// The state directory.
     pub storage: PathBuf,
     /// Expectations and thresholds.
@@ -83,8 +87,11 @@ impl Settings {
             include: chosen("device-include", common.device_include.as_ref(), written.device_include.as_ref())?,
             exclude: chosen("device-exclude", common.device_exclude.as_ref(), written.device_exclude.as_ref())?,
         };
+        let paths = (rootfs, sysfs, procfs);
+        let collectors = collectors(&source, &config.collector, &collector_flags(matches))?;
         Ok(Self {
-            collectors: collectors(&source, &config.collector, &collector_flags(matches))?,
+            qid_map: layout(&source, written.qid_map.as_ref(), &collectors, &paths)?,
+            collectors,
             storage: common
                 .storage
                 .clone()
@@ -94,7 +101,7 @@ impl Settings {
             probe: probe(&source, &config.probe)?,
             log_level: common.log_level.or(config.log.level).unwrap_or(LogLevel::Info),
             log_format: common.log_format.or(config.log.format).unwrap_or(LogFormat::Logfmt),
-            paths: (rootfs, sysfs, procfs),
+            paths,
             file,
             config,
             filter,
@@ -109,7 +116,7 @@ impl Settings {
             io: Arc::new(if live { Fs::new() } else { Fs::recorded() }),
             sysfs,
             procfs,
-            roots: Roots::below(&root),
+            roots: Roots { qid_map: self.qid_map.clone(), ..Roots::below(&root) },
             route: live.then(route),
             live,
         }
@@ -151,7 +158,8 @@ pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     web(file, &config.web)?;
     policy(file, &config.policy)?;
     probe(file, &config.probe)?;
-    collectors(file, &config.collector, &[])?;
+    let paths = ("/".into(), "/sys".into(), "/proc".into());
+    layout(file, config.collector.qid_map.as_ref(), &collectors(file, &config.collector, &[])?, &paths)?;
     for (key, text) in [
         ("collector.device-include", &config.collector.device_include),
         ("collector.device-exclude", &config.collector.device_exclude),

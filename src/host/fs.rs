@@ -8,8 +8,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::fs::{FsWord, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
+use rustix::thread::CapabilitySet;
 
-use super::io::{DirStamp, HostIo, OpenFile};
+use super::io::{DirStamp, HostIo, OpenFile, Powers};
 
 /// Descriptors that must stay free for sockets and everything else.
 const RESERVED: usize = 512;
@@ -85,6 +86,12 @@ impl HostIo for Fs {
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
         let stat = rustix::fs::stat(path)?;
         Ok(DirStamp { identity: (stat.st_dev, stat.st_ino), modified: (stat.st_mtime, stat.st_mtime_nsec) })
+    }
+
+    fn powers(&self) -> Powers {
+        let Ok(sets) = rustix::thread::capabilities(None) else { return Powers::default() };
+        let search = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
+        Powers { ptrace: sets.effective.contains(CapabilitySet::SYS_PTRACE), search: sets.effective.intersects(search) }
     }
 
     fn is_system(&self) -> bool {

@@ -71,7 +71,7 @@ fn attached(pass: &mut Pass<'_>, entry: &Path, name: &str) -> Option<Attached> {
 }
 
 /// The directory and address of the PCI function at or above a path below `/sys/devices`.
-fn function_of(path: &Path) -> Option<(&Path, PciAddress)> {
+pub(super) fn function_of(path: &Path) -> Option<(&Path, PciAddress)> {
     let below_devices = |above: &&Path| above.file_name().is_some_and(|name| name != "devices");
     path.ancestors().take_while(below_devices).find_map(|above| Some((above, address_of(above)?)))
 }

@@ -6,6 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::netlink::socket::Connect;
+use super::qid_map::layout::Layout;
 use crate::model::reading::Reason;
 
 /// Longest content a file of interest may have; sysfs files end at one page.
@@ -37,6 +38,15 @@ pub trait OpenFile: Send {
     }
 }
 
+/// What lets this process look into those of other users.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Powers {
+    /// `CAP_SYS_PTRACE`: where their descriptors and namespaces lead.
+    pub ptrace: bool,
+    /// `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`): the list of their descriptors.
+    pub search: bool,
+}
+
 /// Input and output on a host, real or recorded.
 pub trait HostIo: Send + Sync {
     /// Opens a file for reading.
@@ -47,6 +57,10 @@ pub trait HostIo: Send + Sync {
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
     /// What a directory looks like now.
     fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
+    /// What this process may look into.
+    fn powers(&self) -> Powers {
+        Powers::default()
+    }
     /// Whether paths are those of this system's own file system, so that its kernel can tell of changes.
     fn is_system(&self) -> bool {
         false
@@ -67,12 +81,15 @@ pub struct Roots {
     pub run_libvirt: PathBuf,
     /// `/run/netns`: names of network namespaces.
     pub netns: PathBuf,
+    /// Where the queue pair maps of a stack outside of the kernel's tree are, and how they look, if there are any.
+    pub qid_map: Option<Arc<Layout>>,
 }
 
 impl Roots {
     /// Where they are below a host root.
     pub fn below(root: &Path) -> Self {
-        Self { libvirt: root.join("etc/libvirt"), run_libvirt: root.join("run/libvirt"), netns: root.join("run/netns") }
+        let (libvirt, run_libvirt) = (root.join("etc/libvirt"), root.join("run/libvirt"));
+        Self { libvirt, run_libvirt, netns: root.join("run/netns"), qid_map: None }
     }
 }
 

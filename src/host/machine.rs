@@ -59,7 +59,7 @@ impl Lane for MachineLane {
         // A positive sign counts; without any, the flags of the processors decide.
         let hypervisor = if kind == Some(true) || named == Some(true) { Some(true) } else { flagged.or(named) };
         let identity = text(pass, sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
-        let machine = Machine { hypervisor, identity: identity.map(Arc::from), forks: None };
+        let machine = Machine { hypervisor, identity: identity.map(Arc::from) };
         if machine == Machine::default() { Vec::new() } else { vec![Arc::new(machine)] }
     }
 }

@@ -27,6 +27,7 @@ pub mod netsetup;
 pub mod numa;
 pub mod pci;
 pub mod posture;
+pub mod qid_map;
 pub mod rdma;
 pub mod recording;
 #[cfg(test)]
@@ -40,8 +41,8 @@ use std::path::PathBuf;
 pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
 pub use io::{Host, HostIo};
 
-/// Collectors that run only where they are asked for: what they read costs the hardware.
-pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name];
+/// Collectors that run only where they are asked for: what they read costs the hardware, or must be described first.
+pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name, qid_map::SPEC.name];
 
 /// Where directories are below a host root.
 pub type Directories = fn(&io::Roots) -> Vec<PathBuf>;
@@ -58,6 +59,7 @@ pub const COLLECTORS: &[Spec] = &[
     net::SPEC,
     sriov::SPEC,
     holders::SPEC,
+    qid_map::SPEC,
     machine::SPEC,
     ethtool::SPEC,
     netsetup::SPEC,

@@ -27,10 +27,16 @@ pub enum Holder {
 /// What hides a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Missing {
-    /// The descriptors of other users' processes.
+    /// The descriptors of other users' processes: their list and where they lead.
+    Descriptors,
+    /// Where the descriptors of other users' processes lead.
     Ptrace,
-    /// Libvirt's files.
-    Libvirt,
+    /// The list of other users' descriptors, or libvirt's files.
+    Search,
+    /// Processes that are closed to this one though it has every capability for them.
+    Refused,
+    /// A network namespace in which no process shows its interfaces.
+    Namespace,
     /// There is no `/proc` (a recorded host).
     Processes,
     /// The source was not read yet, or not at all.
@@ -38,11 +44,19 @@ pub enum Missing {
 }
 
 impl Missing {
+    /// Whether it is a permission.
+    pub const fn is_permission(self) -> bool {
+        matches!(self, Self::Descriptors | Self::Ptrace | Self::Search | Self::Refused)
+    }
+
     /// What would show it.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Descriptors => "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH",
             Self::Ptrace => "CAP_SYS_PTRACE",
-            Self::Libvirt => "CAP_DAC_READ_SEARCH",
+            Self::Search => "CAP_DAC_READ_SEARCH",
+            Self::Refused => "a reader whom no security module or user namespace holds back",
+            Self::Namespace => "a process with a /sys of its own in each network namespace",
             Self::Processes => "the host's /proc",
             Self::Source => "the holders collector",
         }
@@ -136,8 +150,8 @@ pub struct Opener {
 pub struct Openers {
     /// Processes that have functions open.
     pub openers: Vec<Opener>,
-    /// Whether every process could be looked into.
-    pub complete: bool,
+    /// What hides the descriptors of some processes; none when every process could be looked into.
+    pub missing: Option<Missing>,
     /// Whether there is a `/proc` with processes at all.
     pub visible: bool,
 }
@@ -203,6 +217,6 @@ pub struct Elsewhere {
 pub struct Namespaces {
     /// Their interfaces of PCI functions.
     pub interfaces: Vec<Elsewhere>,
-    /// Whether every namespace could be looked into.
-    pub complete: bool,
+    /// What hides some namespaces; none when every namespace could be looked into.
+    pub missing: Option<Missing>,
 }

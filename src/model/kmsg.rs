@@ -186,6 +186,8 @@ pub struct KernelLog {
     pub lost: u64,
     /// How often that happened.
     pub overruns: u64,
+    /// How often it said, since the start, that the machine was restored from a snapshot or cloned (vmgenid).
+    pub forks: u64,
     /// Sequence number of the first record that was read.
     pub first: Option<u64>,
     /// Sequence number of the last record that was read.

@@ -9,6 +9,4 @@ pub struct Machine {
     pub hypervisor: Option<bool>,
     /// Its identity (`/sys/class/dmi/id/product_uuid`), readable by root only.
     pub identity: Option<Arc<str>>,
-    /// How often the kernel said that the machine was forked (vmgenid).
-    pub forks: Option<u64>,
 }

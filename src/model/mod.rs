@@ -25,6 +25,7 @@ pub mod pcie;
 pub mod policy;
 pub mod posture;
 pub mod probe;
+pub mod qid;
 pub mod rdma;
 pub mod reading;
 pub mod roce;

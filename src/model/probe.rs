@@ -241,6 +241,19 @@ impl Run {
     }
 }
 
+impl Run {
+    /// Whether data went through the device's RDMA engine: however fast, it works.
+    pub fn moved_data(&self) -> bool {
+        let over_rdma = matches!(self.key.probe, Probe::RdmaLoopback | Probe::RdmaPeer);
+        over_rdma && matches!(self.outcome, Outcome::Ok | Outcome::Slow)
+    }
+
+    /// When it began.
+    pub fn began(&self) -> SystemTime {
+        self.at.checked_sub(self.took).unwrap_or(self.at)
+    }
+}
+
 /// Runs that are looked at together.
 pub const LAST: usize = 5;
 

@@ -277,6 +277,21 @@ pub struct Pf {
 }
 
 impl Pf {
+    /// Why nothing is known of how a VF is configured; none where it is known.
+    pub fn unconfigured(&self, vf: &Vf) -> Option<String> {
+        if vf.config.is_some() {
+            return None;
+        }
+        Some(match self.detail {
+            Detail::Unavailable(reason) => format!("netlink does not tell ({})", reason.as_str()),
+            Detail::NotAsked if self.netdevs.is_empty() => {
+                "the PF has no network interface here that netlink could be asked about".to_owned()
+            }
+            Detail::NotAsked => "netlink cannot be asked about a recorded host".to_owned(),
+            Detail::Full | Detail::WithoutStatistics => "netlink does not list it".to_owned(),
+        })
+    }
+
     /// How many VFs have a PCI function here.
     pub fn present(&self) -> usize {
         self.vfs.iter().filter(|vf| vf.address.is_some()).count()

@@ -135,6 +135,24 @@ impl Identity {
         *self == Self::default()
     }
 
+    /// Whether it is the other, as far as both are known: a part that is not to be read now is no other.
+    pub fn is(&self, other: &Self) -> bool {
+        let in_common = (self.mac.is_some() && other.mac.is_some())
+            || (self.node_guid.is_some() && other.node_guid.is_some())
+            || (self.port_guid.is_some() && other.port_guid.is_some());
+        in_common && !self.differs(other)
+    }
+
+    /// With the other's parts where it has none.
+    #[must_use]
+    pub fn with(&self, other: &Self) -> Self {
+        Self {
+            mac: self.mac.or(other.mac),
+            node_guid: self.node_guid.or(other.node_guid),
+            port_guid: self.port_guid.or(other.port_guid),
+        }
+    }
+
     /// Whether a part that both have differs.
     pub fn differs(&self, other: &Self) -> bool {
         fn part<T: PartialEq>(a: Option<T>, b: Option<T>) -> bool {
@@ -265,17 +283,16 @@ impl VfMap {
         }
     }
 
-    /// Takes note that a probe moved data through a VF.
-    pub fn prove(&mut self, key: VfKey, at: SystemTime) {
-        if let Some(row) = self.rows.get_mut(&key) {
-            (row.trust, row.mark) = (Trust::Verified(at), None);
-        }
-    }
-
-    /// Takes note that a probe moved data through a function of this guest.
-    pub fn prove_function(&mut self, address: PciAddress, at: SystemTime) {
-        if let Some(row) = self.guest.get_mut(&address) {
-            (row.trust, row.mark) = (Trust::Verified(at), None);
+    /// Takes note that a probe which began then moved data through a function: a VF that this host's own driver has, or
+    /// one of this guest. What happened to it later is not proven.
+    pub fn prove(&mut self, address: PciAddress, began: SystemTime) {
+        let vfs = self.rows.values_mut().filter(|row| row.address == Some(address));
+        let vfs = vfs.map(|row| (&mut row.trust, &mut row.mark));
+        let own = self.guest.get_mut(&address).map(|row| (&mut row.trust, &mut row.mark));
+        for (trust, mark) in vfs.chain(own) {
+            if !matches!(*trust, Trust::Unverified { since, .. } if since > began) {
+                (*trust, *mark) = (Trust::Verified(began), None);
+            }
         }
     }
 }

@@ -19,13 +19,13 @@ use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
 use crate::model::holder::{Holder, Missing};
-use crate::model::ids::{PciAddress, PortKey};
+use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::probe::{Outcome, ProbePasts, Run};
+use crate::model::rdma::RdmaDevice;
 use crate::model::reading::Reason;
 use crate::model::snapshot::{Fault, Snapshot};
-use crate::model::sriov::VfKey;
 use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
@@ -88,14 +88,9 @@ impl Engine {
         self.history.vf_map.accept();
     }
 
-    /// Takes note that a probe moved data through a VF: it is known to work.
-    pub fn prove(&mut self, vf: VfKey, at: SystemTime) {
-        self.history.vf_map.prove(vf, at);
-    }
-
-    /// Takes note that a probe moved data through a function of this host, where it is a guest.
-    pub fn prove_function(&mut self, address: PciAddress, at: SystemTime) {
-        self.history.vf_map.prove_function(address, at);
+    /// Takes note that a probe which began then moved data through a function: it is known to work.
+    pub fn prove(&mut self, function: PciAddress, began: SystemTime) {
+        self.history.vf_map.prove(function, began);
     }
 
     /// Takes what came of a probe: into its past, and into the events unless it was skipped.
@@ -105,11 +100,8 @@ impl Engine {
             let text = format!("{} {}: {}", run.key.probe.as_str(), run.outcome.as_str(), run.text);
             self.happened(now, [(EventKind::Probe, subject, text)]);
         }
-        if let Some(function) = run.function.filter(|_| matches!(run.outcome, Outcome::Ok | Outcome::Slow)) {
-            let rows = &self.history.vf_map.rows;
-            let vf = rows.iter().find(|(_, row)| row.address == Some(function)).map(|(key, _)| *key);
-            vf.into_iter().for_each(|vf| self.prove(vf, run.at));
-            self.prove_function(function, run.at);
+        if let Some(function) = run.function.filter(|_| run.moved_data()) {
+            self.prove(function, run.began());
         }
         self.history.probes.entry(run.key.clone()).or_default().record(run);
         self.probes = Arc::new(self.history.probes.clone());
@@ -368,7 +360,9 @@ fn limited(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Arc<str>> {
     };
     let mut hidden: BTreeMap<Missing, usize> = BTreeMap::new();
     for row in vf_map.rows.values() {
-        if let Holder::Unknown(missing @ (Missing::Ptrace | Missing::Libvirt)) = row.holder {
+        if let Holder::Unknown(missing) = row.holder
+            && missing.is_permission()
+        {
             *hidden.entry(missing).or_default() += 1;
         }
     }

@@ -67,6 +67,7 @@ pub fn begin(host: &Path, route: Option<Connect>, instant: bool) -> Result<(Poll
                 libvirt: host.join("libvirt"),
                 run_libvirt: host.join("run-libvirt"),
                 netns: host.join("netns"),
+                qid_map: None,
             },
             route,
             live: false,

@@ -13,19 +13,21 @@ use std::time::{Duration, SystemTime};
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::{self, Collector, Depth, Found, Host, Lane, Pass, Spec};
+use lanewatch::model::holder::{Libvirt, Namespaces, Openers};
 use lanewatch::model::net::Netdev;
 use lanewatch::model::numa::NumaNode;
 use lanewatch::model::pcie::PciFunction;
 use lanewatch::model::rdma::RdmaDevice;
 use lanewatch::model::reading::Reason;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
+use lanewatch::model::sriov::Pf;
 use lanewatch::model::system::System;
 use lanewatch::model::time::{Stamp, Tick};
 use lanewatch::watch::Engine;
 
 use super::common::faulty::{Faulty, Op};
 
-/// The collectors of ports and the links above them, and of the host itself; those of VFs have sources of their own.
+/// The collectors of ports and the links above them, and of the host itself; those of VFs are tried on a host with VFs.
 const COLLECTORS: [&str; 6] = ["rdma", "rdma_netlink", "pci", "net", "numa", "system"];
 
 /// What is tried.
@@ -80,7 +82,17 @@ fn same(a: &Fact, b: &Fact) -> bool {
     fn equal<T: PartialEq + 'static>(a: &Fact, b: &Fact) -> bool {
         a.downcast_ref::<T>().zip(b.downcast_ref::<T>()).is_some_and(|(a, b)| a == b)
     }
-    let kinds = [equal::<RdmaDevice>, equal::<PciFunction>, equal::<Netdev>, equal::<NumaNode>, equal::<System>];
+    let kinds = [
+        equal::<RdmaDevice>,
+        equal::<PciFunction>,
+        equal::<Netdev>,
+        equal::<NumaNode>,
+        equal::<System>,
+        equal::<Pf>,
+        equal::<Openers>,
+        equal::<Libvirt>,
+        equal::<Namespaces>,
+    ];
     Arc::ptr_eq(a, b) || kinds.iter().any(|equal| equal(a, b))
 }
 

@@ -12,6 +12,7 @@ mod hang;
 mod hosts;
 mod setup;
 mod table;
+mod vfs;
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};

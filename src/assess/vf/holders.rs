@@ -78,7 +78,7 @@ impl<'a> Sources<'a> {
 
     /// Whether the processes of this host could all be looked into.
     pub fn sees_all_processes(&self) -> bool {
-        self.openers.is_some_and(|openers| openers.visible && openers.complete)
+        self.openers.is_some_and(|openers| openers.visible && openers.missing.is_none())
     }
 
     /// Who holds a VF.
@@ -105,8 +105,8 @@ impl<'a> Sources<'a> {
             return Holder::Host(Arc::from(device.as_str())).into();
         }
         match self.namespaces {
-            Some(namespaces) if namespaces.complete => Holder::None.into(),
-            _ => Holder::Unknown(self.missing()).into(),
+            Some(namespaces) => namespaces.missing.map_or(Holder::None, Holder::Unknown).into(),
+            None => Holder::Unknown(Missing::Source).into(),
         }
     }
 
@@ -144,9 +144,7 @@ impl<'a> Sources<'a> {
         match self.openers {
             None => Missing::Source,
             Some(openers) if !openers.visible => Missing::Processes,
-            Some(openers) if !openers.complete => Missing::Ptrace,
-            Some(_) if self.libvirt.is_some_and(|libvirt| !libvirt.readable) => Missing::Libvirt,
-            Some(_) => Missing::Ptrace,
+            Some(openers) => openers.missing.unwrap_or(Missing::Descriptors),
         }
     }
 }

@@ -7,7 +7,8 @@ use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::holder::Holder;
 use crate::model::ids::Guid;
-use crate::model::sriov::{Fabric, Mac, VfKey};
+use crate::model::reading::Reason;
+use crate::model::sriov::{Detail, Fabric, Mac, VfKey};
 use crate::model::vfmap::Identity;
 
 /// `vf_identity_zero`: a GUID of an InfiniBand VF is zero (or all ones). A zero MAC address on Ethernet is none: the
@@ -21,7 +22,12 @@ pub(super) fn zero(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         }
         let guids = seen.vf.config.map(|config| [("node_guid", config.node_guid), ("port_guid", config.port_guid)]);
         let Some(guids) = guids.filter(|guids| guids.iter().any(|(_, guid)| guid.is_some())) else {
-            verdicts.unknown(Check::VfIdentityZero, seen.subject(), None);
+            // What the driver does not offer is nothing that could be read.
+            let refused = match seen.pf.detail {
+                Detail::Unavailable(reason) => Some(reason).filter(|reason| *reason != Reason::NotSupported),
+                _ => None,
+            };
+            verdicts.unknown(Check::VfIdentityZero, seen.subject(), refused.filter(|_| seen.vf.config.is_none()));
             continue;
         };
         let of = |bad: u64| -> Vec<&str> {
@@ -118,16 +124,17 @@ pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             tenure.holder == row.holder && !matches!(tenure.holder, Holder::Host(_) | Holder::Netns(_))
         });
         // What the machine had before is its own, whatever the VF was when it was taken.
-        let is_its_own = machines.get(row.holder.name()).is_some_and(|expected| expected.contains(&row.identity));
+        let is_its_own =
+            machines.get(row.holder.name()).is_some_and(|expected| expected.iter().any(|one| one.is(&row.identity)));
         let under = tenure.filter(|tenure| !is_its_own && tenure.identity.differs(&row.identity));
         let under = under.map(|tenure| tenure.identity);
         let expected = || {
             let Holder::Vm(name) = &row.holder else { return None };
             let (expected, now) = (machines.get(name)?, held.get(&**name)?);
-            if row.identity.is_empty() || expected.contains(&row.identity) {
+            if row.identity.is_empty() || expected.iter().any(|one| one.is(&row.identity)) {
                 return None;
             }
-            expected.iter().find(|one| !now.contains(one)).copied()
+            expected.iter().find(|one| !now.iter().any(|now| now.is(one))).copied()
         };
         let (reason, before) = match (under, expected()) {
             (Some(before), _) => ("under_holder", before),

@@ -5,8 +5,10 @@ mod counts;
 pub mod holders;
 mod holding;
 mod identity;
+mod queues;
 mod stale;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::View;
@@ -15,6 +17,7 @@ use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::holder::Holder;
 use crate::model::ids::PciAddress;
+use crate::model::qid::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::vfmap::Row;
 use holders::Sources;
@@ -27,6 +30,8 @@ struct Scene<'a> {
     view: &'a View<'a>,
     sources: Sources<'a>,
     pfs: Vec<&'a Pf>,
+    /// Queue pair maps by PF, where there are any.
+    qid_maps: BTreeMap<PciAddress, &'a QidMap>,
 }
 
 impl<'a> Scene<'a> {
@@ -92,7 +97,9 @@ impl Seen<'_> {
 
 /// Every check of VFs.
 pub fn all(view: &View<'_>, verdicts: &mut Verdicts) {
-    let scene = Scene { view, sources: Sources::new(view.snapshot), pfs: view.snapshot.all::<Pf>().collect() };
+    let qid_maps = view.snapshot.all::<QidMap>().map(|map| (map.pf, map)).collect();
+    let scene =
+        Scene { view, sources: Sources::new(view.snapshot), pfs: view.snapshot.all::<Pf>().collect(), qid_maps };
     counts::mismatch(&scene, verdicts);
     counts::pf_down(&scene, verdicts);
     holding::orphan(&scene, verdicts);

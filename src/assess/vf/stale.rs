@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{HOLD, Scene, Seen};
+use super::{HOLD, Scene, Seen, queues};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
@@ -27,7 +27,7 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                         .hold(hold),
                 );
             }
-            Trust::Undisturbed | Trust::Verified(_) => verdicts.ok(Check::VfMapStale),
+            Trust::Undisturbed | Trust::Verified(_) => queues::map(scene, seen, verdicts),
         }
     }
     for (address, row) in &scene.view.history.vf_map.guest {

@@ -4,6 +4,7 @@ use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
+use crate::model::qid::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
 use crate::model::time::unix_seconds;
 use crate::model::vfmap::{PfRow, Signal};
@@ -134,6 +135,35 @@ pub const FAMILIES: &[Family] = &[
         write: |content, out| {
             for pf in &content.pfs {
                 out.known(&[pf.address.into()], content.report.vf_map.verified(pf.address).map(unix_seconds));
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_qid_map_entries",
+        kind: Kind::Gauge,
+        help: "Entries in the queue pair map of a PF's VFs, by the stack's word for their state; only where \
+               [collector.qid-map] says where such a map is.",
+        labels: &["pf", "state"],
+        worst: "17 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for map in content.report.snapshot.all::<QidMap>() {
+                for (state, count) in map.states() {
+                    out.gauge(&[map.pf.into(), (&*state).into()], count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_qid_map_claimed_twice",
+        kind: Kind::Gauge,
+        help: "Global queue pair numbers that more than one entry of a PF's queue pair map claims.",
+        labels: PF,
+        worst: "1 a PF",
+        since: FIRST,
+        write: |content, out| {
+            for map in content.report.snapshot.all::<QidMap>() {
+                out.known(&[map.pf.into()], u32::try_from(map.twice.len()).ok());
             }
         },
     },

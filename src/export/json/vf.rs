@@ -73,6 +73,7 @@ fn vf_value(report: &Report, pf: &Pf, vf: &Vf) -> Value {
         "iommu_group": vf.iommu_group,
         "iommu_group_shared_with": &*vf.group_shared_with,
         "config": vf.config.as_ref().map(config_value),
+        "config_missing": pf.unconfigured(vf),
         "traffic": vf.traffic.map(|traffic| json!({
             "received_bytes": traffic.received_bytes,
             "transmitted_bytes": traffic.transmitted_bytes,

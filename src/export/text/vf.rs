@@ -1,12 +1,13 @@
 //! The VF map as a table.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::check::wrapped;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
-use crate::model::sriov::{Detail, Pf, Vf, VfKey};
+use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{Row, Trust};
 use crate::watch::Report;
@@ -72,8 +73,13 @@ fn head(out: &mut String, report: &Report, pf: &Pf) {
             row.changed.map_or("not changed since it is watched".to_owned(), |at| format!("changed {}", rfc3339(at)));
         let _ = writeln!(out, "map generation {}, {changed}", row.generation);
     }
-    if let Detail::Unavailable(reason) = pf.detail {
-        let _ = writeln!(out, "details of the VFs are not to be had over netlink ({})", reason.as_str());
+    let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
+    for why in pf.vfs.iter().filter_map(|vf| pf.unconfigured(vf)) {
+        *unknown.entry(why).or_default() += 1;
+    }
+    for (why, count) in unknown {
+        let vfs = if count == 1 { "1 VF" } else { &format!("{count} VFs") };
+        let _ = writeln!(out, "identity, VLAN and link of {vfs} are unknown: {why}");
     }
 }
 
@@ -82,6 +88,10 @@ fn cells(report: &Report, pf: &Pf, vf: &Vf) -> [String; 10] {
     let dash = || "-".to_owned();
     let text = |value: Option<String>| value.unwrap_or_else(dash);
     let config = vf.config;
+    let told = |value: Option<String>| match config {
+        Some(_) => value.unwrap_or_else(dash),
+        None => "unknown".to_owned(),
+    };
     let identity = config.and_then(|config| {
         let guid = config.port_guid.map(|guid| guid.to_string());
         guid.or_else(|| config.mac.map(|mac| mac.to_string()))
@@ -91,9 +101,9 @@ fn cells(report: &Report, pf: &Pf, vf: &Vf) -> [String; 10] {
         text(vf.address.map(|address| address.to_string())),
         text(vf.driver.as_deref().map(str::to_owned)),
         text(vf.iommu_group.map(|group| group.to_string())),
-        text(identity),
-        text(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
-        text(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
+        told(identity),
+        told(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
+        told(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
         row.map_or_else(dash, |row| holder(&row.holder)),
         text(row.and_then(since)),
         row.map_or_else(dash, |row| state(row.trust).to_owned()),

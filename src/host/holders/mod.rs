@@ -13,7 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, Found, Lane, NoLane, Pass, Setup, Spec};
-use super::io::HostIo;
+use super::io::{HostIo, Powers, reason_of};
+use crate::model::holder::Missing;
 use crate::model::reading::Reason;
 
 /// The collector of holders.
@@ -45,6 +46,24 @@ impl Collector for Holders {
             NAMESPACES => Box::new(namespaces::Others::default()),
             _ => Box::new(NoLane),
         }
+    }
+}
+
+fn is_refusal(error: &io::Error) -> bool {
+    reason_of(error) == Some(Reason::Permission)
+}
+
+/// What hides where a descriptor or namespace of a process leads.
+const fn hides_target(powers: Powers) -> Missing {
+    if powers.ptrace { Missing::Refused } else { Missing::Ptrace }
+}
+
+/// What hides the list of a process's descriptors.
+const fn hides_list(powers: Powers) -> Missing {
+    match (powers.search, powers.ptrace) {
+        (false, false) => Missing::Descriptors,
+        (false, true) => Missing::Search,
+        (true, _) => hides_target(powers),
     }
 }
 

@@ -1,14 +1,16 @@
 //! Interfaces of PCI functions in other network namespaces, through the `/sys` that a process there has mounted
 //! (`sys/class/net` below `/proc/<pid>/root`).
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{content, pids, pod};
+use super::{content, hides_target, is_refusal, pids, pod};
 use crate::host::collector::{Lane, Pass};
 use crate::host::function::address_of;
-use crate::model::holder::{Elsewhere, Namespaces};
+use crate::model::holder::{Elsewhere, Missing, Namespaces};
 use crate::model::snapshot::Fact;
 
 /// Every so many passes all processes' namespaces are looked up; in between, those of new processes.
@@ -21,15 +23,18 @@ const TRIES: usize = 4;
 #[derive(Default)]
 pub(super) struct Others {
     passes: u64,
-    /// The namespace of each process by its number; none where it is not to be seen.
-    known: BTreeMap<u32, Option<u64>>,
+    /// The namespace of each process by its number, or what hides it.
+    known: BTreeMap<u32, Result<u64, Missing>>,
 }
 
 impl Lane for Others {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let Ok(pids) = pids(pass) else { return vec![Arc::new(Namespaces::default())] };
-        let Some(own) = namespace(pass, "self").or_else(|| namespace(pass, "1")) else {
-            return vec![Arc::new(Namespaces::default())];
+        let unseen = |missing| Namespaces { interfaces: Vec::new(), missing: Some(missing) };
+        let Ok(pids) = pids(pass) else { return vec![Arc::new(unseen(Missing::Processes))] };
+        let own = match [namespace(pass, "self"), namespace(pass, "1")] {
+            [Some(Ok(own)), _] | [_, Some(Ok(own))] => own,
+            [Some(Err(missing)), _] | [_, Some(Err(missing))] => return vec![Arc::new(unseen(missing))],
+            [None, None] => return vec![Arc::new(unseen(Missing::Processes))],
         };
         if self.passes.is_multiple_of(ALL) {
             self.known.clear();
@@ -37,36 +42,49 @@ impl Lane for Others {
         self.passes += 1;
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
         for pid in pids {
-            self.known.entry(pid).or_insert_with(|| namespace(pass, &pid.to_string()));
+            if let Entry::Vacant(entry) = self.known.entry(pid)
+                && let Some(namespace) = namespace(pass, &pid.to_string())
+            {
+                entry.insert(namespace);
+            }
         }
         let mut members: BTreeMap<u64, Vec<u32>> = BTreeMap::new();
         for (pid, number) in &self.known {
-            if let Some(number) = number.filter(|number| *number != own) {
+            if let Some(number) = number.ok().filter(|number| *number != own) {
                 members.entry(number).or_default().push(*pid);
             }
         }
         let names = names(pass);
-        let mut found = Namespaces { interfaces: Vec::new(), complete: !self.known.values().any(Option::is_none) };
+        let mut found = Namespaces { interfaces: Vec::new(), missing: self.known.values().find_map(|seen| seen.err()) };
         for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
             // Nobody lives there through whom it could be seen.
             tracing::trace!(number, "a namespace without processes");
-            found.complete = false;
+            found.missing = found.missing.or(Some(Missing::Namespace));
         }
         for (number, pids) in members {
             let name = names.get(&number).map_or_else(|| Arc::from(number.to_string()), Arc::clone);
-            match pids.iter().take(TRIES).find_map(|pid| interfaces(pass, *pid, &name)) {
+            let mut missing = None;
+            let seen = pids.iter().take(TRIES).find_map(|pid| {
+                interfaces(pass, *pid, &name).map_err(|hidden| missing = missing.or(Some(hidden))).ok()
+            });
+            match seen {
                 Some(interfaces) => found.interfaces.extend(interfaces),
-                None => found.complete = false,
+                None => found.missing = found.missing.or(missing),
             }
         }
         vec![Arc::new(found)]
     }
 }
 
-/// The number of a process's network namespace: `net:[4026531840]`.
-fn namespace(pass: &Pass<'_>, process: &str) -> Option<u64> {
-    let target = pass.host.io.link(&pass.host.procfs.join(process).join("ns/net")).ok()?;
-    target.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse().ok()
+/// The number of a process's network namespace (`net:[4026531840]`), or what hides it; none for a process that is no
+/// more.
+fn namespace(pass: &Pass<'_>, process: &str) -> Option<Result<u64, Missing>> {
+    let target = match pass.host.io.link(&pass.host.procfs.join(process).join("ns/net")) {
+        Ok(target) => target,
+        Err(error) => return is_refusal(&error).then(|| Err(hides_target(pass.host.io.powers()))),
+    };
+    let number = target.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse();
+    number.ok().map(Ok)
 }
 
 /// Named namespaces by number: files that namespaces are mounted on.
@@ -77,16 +95,18 @@ fn names(pass: &Pass<'_>) -> BTreeMap<u64, Arc<str>> {
     names.iter().filter_map(|name| Some((number(name)?, Arc::from(name.as_str())))).collect()
 }
 
-/// The interfaces of PCI functions that a process sees; none when its `/sys` is not that of its namespace, or is
-/// not to be seen.
-fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Option<Vec<Elsewhere>> {
+/// The interfaces of PCI functions that a process sees, or what hides them: its `/sys` may be another namespace's.
+fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<Elsewhere>, Missing> {
     let process = pass.host.procfs.join(pid.to_string());
     let class = process.join("root").join("sys/class/net");
+    let hidden = |error: io::Error| {
+        if is_refusal(&error) { hides_target(pass.host.io.powers()) } else { Missing::Namespace }
+    };
     let listed: BTreeSet<String> =
-        pass.host.io.list(&class).ok()?.into_iter().filter(|name| name != "bonding_masters").collect();
-    let devices = content(&*pass.host.io, &process.join("net/dev"), 64 * 1024).ok()?;
-    if listed != devices_of(std::str::from_utf8(&devices).ok()?) {
-        return None;
+        pass.host.io.list(&class).map_err(hidden)?.into_iter().filter(|name| name != "bonding_masters").collect();
+    let devices = content(&*pass.host.io, &process.join("net/dev"), 64 * 1024).map_err(hidden)?;
+    if listed != devices_of(&String::from_utf8_lossy(&devices)) {
+        return Err(Missing::Namespace);
     }
     let function = |name: &String| {
         let target = pass.host.io.link(&class.join(name)).ok()?;
@@ -98,7 +118,7 @@ fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Option<Vec<Els
         let (netdev, namespace, pod) = (Arc::from(name.as_str()), Arc::clone(namespace), pod.clone());
         Some(Elsewhere { address: function(name)?, netdev, namespace, pod })
     });
-    Some(found.collect())
+    Ok(found.collect())
 }
 
 fn address_of_path(path: &Path) -> Option<crate::model::ids::PciAddress> {

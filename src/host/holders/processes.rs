@@ -4,13 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use rustix::io::Errno;
-
-use super::{content, pids, pod};
+use super::{content, hides_list, hides_target, is_refusal, pids, pod};
 use crate::host::collector::{Lane, Pass};
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
-use crate::model::holder::{Handle, Opener, Openers};
+use crate::model::holder::{Handle, Missing, Opener, Openers};
 use crate::model::snapshot::Fact;
 use crate::model::sriov::is_user_space;
 
@@ -24,7 +22,7 @@ pub(super) struct Processes {
     passes: u64,
     /// Processes that were looked into, and what they had open.
     known: BTreeMap<u32, Option<Opener>>,
-    complete: bool,
+    missing: Option<Missing>,
 }
 
 impl Lane for Processes {
@@ -46,12 +44,12 @@ impl Lane for Processes {
             // Nothing can be open: no process needs to be looked into.
             self.known.clear();
             self.passes = 0;
-            return vec![Arc::new(Openers { openers: Vec::new(), complete: true, visible: true })];
+            return vec![Arc::new(Openers { openers: Vec::new(), missing: None, visible: true })];
         }
         let all = self.passes.is_multiple_of(ALL);
         self.passes += 1;
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
-        let mut hidden = !all && !self.complete;
+        let mut missing = self.missing.filter(|_| !all);
         for pid in pids {
             let due = all || self.known.get(&pid).is_none_or(Option::is_some) || opens_functions(pass, pid);
             if due {
@@ -59,17 +57,17 @@ impl Lane for Processes {
                     Ok(opener) => {
                         self.known.insert(pid, opener);
                     }
-                    Err(Errno::ACCESS | Errno::PERM) => hidden = true,
+                    Err(Unseen::Hidden(what)) => missing = Some(what),
                     // It ended meanwhile.
-                    Err(_) => {
+                    Err(Unseen::Ended) => {
                         self.known.remove(&pid);
                     }
                 }
             }
         }
-        self.complete = !hidden;
+        self.missing = missing;
         let openers = self.known.values().flatten().cloned().collect();
-        vec![Arc::new(Openers { openers, complete: self.complete, visible: true })]
+        vec![Arc::new(Openers { openers, missing, visible: true })]
     }
 }
 
@@ -97,19 +95,29 @@ fn name(pass: &Pass<'_>, pid: u32) -> Option<Arc<str>> {
     std::str::from_utf8(&bytes).ok().map(|text| Arc::from(text.trim_end()))
 }
 
-fn errno(error: &std::io::Error) -> Errno {
-    error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error)
+/// Why a process was not looked into.
+enum Unseen {
+    /// It may not be.
+    Hidden(Missing),
+    /// It is no more.
+    Ended,
 }
 
 /// What a process has open; none when that is nothing of interest.
-fn look(pass: &Pass<'_>, pid: u32) -> Result<Option<Opener>, Errno> {
+fn look(pass: &Pass<'_>, pid: u32) -> Result<Option<Opener>, Unseen> {
     let directory = pass.host.procfs.join(pid.to_string());
     let descriptors = directory.join("fd");
     let mut handles = Vec::new();
-    for descriptor in pass.host.io.list(&descriptors).map_err(|error| errno(&error))? {
+    let powers = || pass.host.io.powers();
+    let listed = pass
+        .host
+        .io
+        .list(&descriptors)
+        .map_err(|error| if is_refusal(&error) { Unseen::Hidden(hides_list(powers())) } else { Unseen::Ended })?;
+    for descriptor in listed {
         let target = match pass.host.io.link(&descriptors.join(&descriptor)) {
             Ok(target) => target,
-            Err(error) if matches!(errno(&error), Errno::ACCESS | Errno::PERM) => return Err(Errno::ACCESS),
+            Err(error) if is_refusal(&error) => return Err(Unseen::Hidden(hides_target(powers()))),
             Err(_) => continue,
         };
         let Some(target) = target.to_str() else { continue };

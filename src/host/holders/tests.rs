@@ -48,7 +48,7 @@ fn machines_pods_and_programs() {
     process(&rig, 40, "vpp", "/usr/bin/vpp", &["anon_inode:[vfio-device]", "/dev/uio2"]);
     rig.memory.set("/proc/40/fdinfo/0", "pos:\t0\nvfio-device-syspath: /sys/devices/pci0000:97/0000:98:00.4\n");
     let openers: Openers = read(&mut rig);
-    assert!(openers.complete && openers.visible);
+    assert!(openers.missing.is_none() && openers.visible);
     let [vm, pod, program] = &openers.openers[..] else { panic!("{openers:?}") };
     assert_eq!((vm.domain.as_deref(), &*vm.handles), (Some("vm1"), &[Handle::Group(40)][..]));
     assert_eq!(pod.pod.as_deref(), Some("3b1f0a52-1111-4222-8333-944444444444"));
@@ -75,7 +75,7 @@ fn without_permission_what_is_hidden_is_said_and_nothing_else() {
 fn a_host_without_processes_shows_no_holder() {
     let mut rig = Rig::new(&SPEC, Filter::default());
     assert_eq!(read::<Openers>(&mut rig), Openers::default());
-    assert_eq!(read::<Namespaces>(&mut rig), Namespaces::default());
+    assert_eq!(read::<Namespaces>(&mut rig).missing, Some(Missing::Processes));
     let libvirt: Libvirt = read(&mut rig);
     assert_eq!((libvirt.domains.len(), libvirt.readable, libvirt.has_live), (0, true, false));
     assert_eq!(rig.faults, []);
@@ -95,11 +95,11 @@ fn interfaces_in_other_namespaces() {
     let found: Namespaces = read(&mut rig);
     let [eth1] = &found.interfaces[..] else { panic!("{found:?}") };
     assert_eq!((eth1.address.to_string().as_str(), &*eth1.netdev, &*eth1.namespace), ("0000:98:00.1", "eth1", "200"));
-    assert!(eth1.pod.is_some() && found.complete);
+    assert!(eth1.pod.is_some() && found.missing.is_none());
     // A `/sys` that is another namespace's says nothing of this one.
     rig.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n");
     let found: Namespaces = read(&mut rig);
-    assert_eq!((found.interfaces.len(), found.complete), (0, false));
+    assert_eq!((found.interfaces.len(), found.missing), (0, Some(Missing::Namespace)));
 }
 
 const LIVE: &str = "<!--\nWARNING: THIS IS AN AUTO-GENERATED FILE.\n-->\n<domstatus state='running' reason='migrated' \
@@ -164,5 +164,19 @@ proptest! {
         let _ = domain(text.as_bytes());
         let _ = domain(LIVE.as_bytes().get(..text.len() * 7 % LIVE.len()).unwrap());
         let _ = pod_of(&text);
+    }
+}
+
+#[test]
+fn what_is_missing_is_what_this_process_lacks() {
+    let powers = |search, ptrace| Powers { ptrace, search };
+    assert_eq!(hides_list(powers(false, false)).as_str(), "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH");
+    assert_eq!(hides_list(powers(false, true)).as_str(), "CAP_DAC_READ_SEARCH");
+    assert_eq!(hides_list(powers(true, false)).as_str(), "CAP_SYS_PTRACE");
+    assert_eq!(hides_target(powers(false, false)).as_str(), "CAP_SYS_PTRACE");
+    // With everything and still refused, no capability helps.
+    for hidden in [hides_list(powers(true, true)), hides_target(powers(false, true))] {
+        assert_eq!(hidden, Missing::Refused);
+        assert!(!hidden.as_str().contains("CAP_"));
     }
 }

@@ -88,6 +88,7 @@ impl Collector for Kmsg {
                 groups: Groups::default(),
                 overruns: 0,
                 lost: 0,
+                forks: 0,
                 first: None,
                 last: None,
                 boot: None,
@@ -117,6 +118,7 @@ struct Log {
     groups: Groups,
     overruns: u64,
     lost: u64,
+    forks: u64,
     first: Option<u64>,
     last: Option<u64>,
     /// When a recorded host was booted, and when its wall clock was at zero, on our clock.
@@ -153,6 +155,7 @@ impl Lane for Log {
         self.caught_up = true;
         let mut log = self.groups.log(pass.now);
         (log.lost, log.overruns, log.first, log.last) = (self.lost, self.overruns, self.first, self.last);
+        log.forks = self.forks;
         vec![Arc::new(log)]
     }
 }
@@ -197,6 +200,7 @@ impl Log {
         }
         let Some(mut record) = record::kmsg(line) else { return };
         record.device = lines.find_map(record::device);
+        self.look_for_fork(&record);
         if let Some(message) = self.reader.read(&record) {
             let at = match record.when {
                 When::Boot(micros) => Tick(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
@@ -275,10 +279,18 @@ impl Log {
             When::Wall(seconds) => newest.1 = newest.1.max(Some(seconds)),
             When::Unknown => {}
         }
+        self.look_for_fork(record);
         if let Some(message) = self.reader.read(record) {
             let text = record.text.to_string();
             seen.push(Seen { message, when: record.when, sequence: record.sequence, text });
         }
+    }
+
+    /// Where firmware tells the kernel that the machine was copied, the random numbers are seeded anew: nothing else
+    /// shows it.
+    fn look_for_fork(&mut self, record: &Record<'_>) {
+        let said = record.text.starts_with("random: crng reseeded due to virtual machine fork");
+        self.forks += u64::from(said && self.caught_up);
     }
 
     /// A recorded host's clock stands at its uptime; where it does not say, at its newest line.

@@ -116,6 +116,18 @@ fn count(log: &KernelLog, driver: Driver, kind: Kind) -> u64 {
 const DOWN: &str = "mlx5_core 0000:41:00.0 eth4: Link down";
 
 #[test]
+fn a_machine_that_was_restored_or_cloned_says_so() {
+    let ring = Arc::new(Ring::default());
+    ring.write(1_000_000, "random: crng reseeded due to virtual machine fork");
+    let mut logs = Logs::live(&ring);
+    assert_eq!(logs.read(7_000).forks, 0, "before the start");
+    ring.write(7_001_000_000, "random: crng reseeded on system resumption");
+    assert_eq!(logs.read(7_002).forks, 0);
+    ring.write(7_003_000_000, "random: crng reseeded due to virtual machine fork");
+    assert_eq!((logs.read(7_005).forks, logs.read(7_010).forks), (1, 1));
+}
+
+#[test]
 fn what_was_there_at_the_start_is_history() {
     let ring = Arc::new(Ring::default());
     ring.write(1_000_000, DOWN);

@@ -41,6 +41,15 @@ pub(super) struct PfLane {
     vendor: BTreeMap<u32, VendorFiles>,
     passes: u64,
     quarantined: usize,
+    marker: Option<Marker>,
+}
+
+/// By what it is known which binding of the driver this is. One kind is kept to: where it is not to be seen, another
+/// would look like another binding.
+#[derive(Debug, Clone, Copy)]
+enum Marker {
+    Interface,
+    Device,
 }
 
 impl PfLane {
@@ -56,6 +65,7 @@ impl PfLane {
             vendor: BTreeMap::new(),
             passes: 0,
             quarantined: 0,
+            marker: None,
             place,
         }
     }
@@ -178,6 +188,15 @@ impl Lane for PfLane {
         for vf in &mut vfs {
             vf.representor = interfaces.representors.remove(&vf.number);
         }
+        self.marker = self.marker.or(match (interfaces.probe, device) {
+            (Some(_), _) => Some(Marker::Interface),
+            (None, Some(_)) => Some(Marker::Device),
+            (None, None) => None,
+        });
+        let probe = match self.marker {
+            Some(Marker::Device) => device,
+            _ => interfaces.probe,
+        };
         let pf = Pf {
             address: self.place.address,
             driver: self.driver.clone(),
@@ -190,7 +209,7 @@ impl Lane for PfLane {
             devices: self.devices.clone(),
             up: interfaces.up,
             switchdev,
-            probe: interfaces.probe.or(device),
+            probe,
             detail,
             vfs,
         };

@@ -15,6 +15,7 @@ mod tests;
 mod vf;
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,7 +67,11 @@ impl Collector for Sriov {
         for (address, name) in addresses.filter(|(address, _)| allowed(address)) {
             let place = match before.get(&address) {
                 Some(known) => known.clone(),
-                None => look(pass, &bus.join(name), address),
+                None => match look(pass, &bus.join(name), address) {
+                    Ok(place) => place,
+                    // It is looked at again next time.
+                    Err(_) => continue,
+                },
             };
             if let Some(place) = &place {
                 let device = census.allowed.iter().find(|device| device.address == address);
@@ -88,21 +93,17 @@ impl Collector for Sriov {
     }
 }
 
-/// Where a function is, if it is a network card's PF.
-fn look(pass: &mut Pass<'_>, entry: &Path, address: PciAddress) -> Option<Place> {
-    let directory = match pass.host.resolve(entry) {
-        Ok(directory) => directory,
-        Err(error) => {
-            if let Some(reason) = reason_of(&error) {
-                pass.fault(entry, reason);
-            }
-            return None;
+/// Where a function is, if it is a network card's PF; an error where that cannot be told.
+fn look(pass: &mut Pass<'_>, entry: &Path, address: PciAddress) -> io::Result<Option<Place>> {
+    let directory = pass.host.resolve(entry).inspect_err(|error| {
+        if let Some(reason) = reason_of(error) {
+            pass.fault(entry, reason);
         }
-    };
+    })?;
     // Whether a function can have VFs does not change while it is there.
     let opened = pass.host.io.open(&directory.join("sriov_totalvfs"));
     if opened.is_err_and(|error| reason_of(&error).is_none()) {
-        return None;
+        return Ok(None);
     }
     let code = |bytes: &[u8]| match text::parse_hex(bytes).and_then(|code| u32::try_from(code).ok()) {
         Some(code) => Reading::Value(code),
@@ -110,5 +111,5 @@ fn look(pass: &mut Pass<'_>, entry: &Path, address: PciAddress) -> Option<Place>
     };
     let class = Watched::new(directory.join("class")).read(pass, code).value();
     let network = class.is_none_or(|class| class >> 16 == 0x02);
-    network.then_some(Place { address, directory, class })
+    Ok(network.then_some(Place { address, directory, class }))
 }

@@ -47,9 +47,10 @@ impl VendorFiles {
         traffic: Option<VfTraffic>,
     ) -> (Option<VfConfig>, Option<VfTraffic>) {
         if !self.listed {
-            let names = pass.host.io.list(&self.directory).unwrap_or_default();
+            let listed = pass.host.io.list(&self.directory);
+            self.listed = listed.is_ok();
+            let names = listed.unwrap_or_default();
             self.all().for_each(|file| file.relist(&names));
-            self.listed = true;
         }
         let config = if known.is_some() { None } else { self.config(pass) };
         let traffic = if traffic.is_some() { None } else { self.stats.read(pass, stats).value() };

@@ -7,6 +7,7 @@ use super::Draft;
 use super::row::is_proof;
 use crate::model::counter::Meaning;
 use crate::model::ids::PciAddress;
+use crate::model::kmsg::KernelLog;
 use crate::model::machine::Machine;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::snapshot::Snapshot;
@@ -41,7 +42,7 @@ impl Guest {
             let text = format!("the wall clock stepped by {:.1} s against the boot clock", step.as_secs_f64());
             doubt_all(draft, snapshot, Signal::ClockStepped, text);
         }
-        let forks = machine.and_then(|machine| machine.forks);
+        let forks = snapshot.all::<KernelLog>().next().map(|log| log.forks);
         if self.forks.zip(forks).is_some_and(|(before, now)| now > before) {
             doubt_all(draft, snapshot, Signal::MachineForked, "the machine was restored or cloned".to_owned());
         }

@@ -175,9 +175,14 @@ fn remember_machines(draft: &mut Draft<'_>, sources: &Sources<'_>) {
         claims.any(|(_, claim)| claim.mac.is_some() && claim.mac == row.identity.mac)
     };
     for (name, rows) in now {
-        let identities: Vec<Identity> = rows.iter().map(|(_, identity)| *identity).collect();
         let expected = draft.map.machines.get(&name);
-        let missing = expected.is_some_and(|expected| expected.iter().any(|one| !identities.contains(one)));
+        let whole = |identity: &Identity| {
+            let known = expected.and_then(|expected| expected.iter().find(|one| one.is(identity)));
+            known.map_or(*identity, |known| identity.with(known))
+        };
+        let identities: Vec<Identity> = rows.iter().map(|(_, identity)| whole(identity)).collect();
+        let is_missing = |one: &Identity| !identities.iter().any(|now| now.is(one));
+        let missing = expected.is_some_and(|expected| expected.iter().any(is_missing));
         let known = expected.is_some_and(|expected| *expected == identities);
         if !known && (!missing || rows.iter().all(|(row, _)| wanted(row))) {
             draft.map.machines.insert(name, identities);

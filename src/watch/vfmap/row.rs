@@ -100,7 +100,8 @@ fn settle_tenure(row: &mut Row, vf: &Vf, held: &Held, now: SystemTime) -> Begun 
     }
     let begun = match &row.tenure {
         Some(tenure) if tenure.pid.is_some() && held.pid.is_some() && tenure.pid != held.pid => Begun::Opened,
-        Some(tenure) if tenure.holder == held.holder => Begun::No,
+        // The process is the same, whatever it is called now.
+        Some(tenure) if tenure.holder == held.holder || (held.pid.is_some() && tenure.pid == held.pid) => Begun::No,
         None if held.pid.is_some() => Begun::Opened,
         Some(_) | None => Begun::Yes,
     };
@@ -108,6 +109,7 @@ fn settle_tenure(row: &mut Row, vf: &Vf, held: &Held, now: SystemTime) -> Begun 
         if let Some(tenure) = &mut row.tenure {
             let being_set_up = now.duration_since(tenure.since).is_ok_and(|time| time < SET_UP);
             tenure.pid = held.pid.or(tenure.pid);
+            tenure.holder = held.holder.clone();
             if being_set_up || tenure.identity.is_empty() {
                 tenure.identity = row.identity;
             }

@@ -19,7 +19,7 @@ fn an_interface_that_vanished_from_every_namespace() {
     world.namespaces.interfaces.push(elsewhere);
     world.pass(15).is_quiet();
     // Where a namespace is hidden, nothing can be said.
-    world.namespaces = Namespaces::default();
+    world.namespaces = Namespaces { interfaces: Vec::new(), missing: Some(Missing::Namespace) };
     world.pass(600).is_quiet();
     let row = world.last.as_ref().unwrap().vf_map.rows.values().next().unwrap();
     assert!(matches!(row.holder, Holder::Unknown(_)), "{row:?}");
@@ -98,7 +98,11 @@ fn a_probe_proves_a_vf() {
     world.vf(0).instance += 1;
     world.pass(150);
     assert_eq!(world.findings().len(), 1);
+    // What a probe that began before it found says nothing.
     let at = world.now.wall;
+    world.engine.prove(address(1), at - Duration::from_secs(3600));
+    world.pass(15);
+    assert_eq!(world.findings().len(), 1);
     let function = world.vf(0).address;
     let port = PortKey { device: DeviceName::new("mlx5_9"), port: 1 };
     let key = ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) };
@@ -139,7 +143,7 @@ fn orphans_and_leftovers() {
     assert_eq!(found, [("vf_orphan", "not_held"), ("vf_leftover_config", "trust")].into());
     world.bind(0, "mlx5_core").pass(15).is_quiet();
     // A process that can't be looked into may hold it.
-    world.openers.complete = false;
+    world.openers.missing = Some(Missing::Ptrace);
     world.bind(0, "vfio-pci").pass(600).is_quiet();
     let report = world.last.as_ref().unwrap();
     let row = report.vf_map.rows.values().next().unwrap();

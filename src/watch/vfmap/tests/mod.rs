@@ -2,6 +2,7 @@
 
 mod guest;
 mod lost;
+mod queues;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,6 +12,7 @@ use crate::model::event::EventKind;
 use crate::model::holder::{Claim, Domain, Elsewhere, Handle, Libvirt, Missing, Namespaces, Opener};
 use crate::model::ids::Guid;
 use crate::model::policy::Policy;
+use crate::model::qid::QidMap;
 use crate::model::reading::Reading;
 use crate::model::snapshot::{CollectorState, Fact};
 use crate::model::sriov::{Detail, Fabric, Mac, Vf, VfConfig, VfTraffic};
@@ -27,6 +29,7 @@ struct World {
     openers: Openers,
     libvirt: Libvirt,
     namespaces: Namespaces,
+    qid_map: Option<QidMap>,
     last: Option<Report>,
 }
 
@@ -71,9 +74,10 @@ fn world(vfs: u8) -> World {
         engine: Engine::new(Arc::new(Policy::default()), false),
         now: Stamp { tick: Tick(86_400_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) },
         pf,
-        openers: Openers { openers: Vec::new(), complete: true, visible: true },
+        openers: Openers { openers: Vec::new(), missing: None, visible: true },
         libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
-        namespaces: Namespaces { interfaces: Vec::new(), complete: true },
+        namespaces: Namespaces { interfaces: Vec::new(), missing: None },
+        qid_map: None,
         last: None,
     };
     world.look();
@@ -84,12 +88,13 @@ impl World {
     fn look(&mut self) -> &Report {
         let keys: Vec<Arc<str>> = vec![Arc::from(self.pf.address.to_string())];
         let sriov = CollectorState { name: "sriov", listed: Some(keys.into()), ..CollectorState::default() };
-        let facts: Vec<Fact> = vec![
+        let mut facts: Vec<Fact> = vec![
             Arc::new(self.pf.clone()),
             Arc::new(self.openers.clone()),
             Arc::new(self.libvirt.clone()),
             Arc::new(self.namespaces.clone()),
         ];
+        facts.extend(self.qid_map.clone().map(|map| Arc::new(map) as Fact));
         let report = self.engine.observe(Snapshot::new(self.now, facts, vec![sriov]));
         self.last.insert(report)
     }

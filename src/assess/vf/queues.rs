@@ -1,0 +1,44 @@
+//! Queue pair maps of stacks that have them: a VF in use that is missing in its PF's map, and a number on the wire that
+//! two entries claim.
+
+use super::{Scene, Seen};
+use crate::assess::verdicts::Verdicts;
+use crate::model::check::{Check, Severity};
+use crate::model::holder::Holder;
+use crate::model::sriov::VfKey;
+
+/// `vf_map_stale` by the queue pair map, for a VF that nothing else speaks against.
+pub(super) fn map(scene: &Scene<'_>, seen: Seen<'_>, verdicts: &mut Verdicts) {
+    let Some(map) = scene.qid_maps.get(&seen.key.pf) else {
+        verdicts.ok(Check::VfMapStale);
+        return;
+    };
+    let twice = map.twice.iter().find(|(_, vfs)| vfs.contains(&seen.key.vf));
+    if let Some((number, vfs)) = twice {
+        let others: Vec<String> = vfs.iter().map(|vf| VfKey { pf: seen.key.pf, vf: *vf }.to_string()).collect();
+        let summary = format!(
+            "Global queue pair number {number} stands in two entries of the queue pair map, for {}: what is sent to one \
+             reaches the other, or nobody. Detach the VF that was moved last and attach it again.",
+            others.join(" and ")
+        );
+        verdicts.found(
+            seen.condition(Check::VfMapStale, Severity::Critical, "qid_claimed_twice", summary)
+                .because("global_queue_pair", Some(*number)),
+        );
+        return;
+    }
+    let used = seen.is_used() || matches!(seen.row.holder, Holder::Host(_));
+    if !used || map.vfs.contains_key(&seen.key.vf) {
+        verdicts.ok(Check::VfMapStale);
+    } else if let Some(reason) = map.trouble {
+        verdicts.unknown(Check::VfMapStale, seen.subject(), Some(reason));
+    } else {
+        let summary = format!(
+            "{}, held by {}, has no entry in its PF's queue pair map: connections to it are set up, and no data flows. \
+             Have the guest bind its driver anew, or detach the VF and attach it again.",
+            seen.name(),
+            seen.row.holder
+        );
+        verdicts.found(seen.condition(Check::VfMapStale, Severity::Critical, "qid_map", summary));
+    }
+}
