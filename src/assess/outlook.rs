@@ -182,7 +182,7 @@ fn area(name: &'static str, what: &str, collector: &CollectorState, environment:
 
 /// VFs and those whose holders are hidden; none where no VF's holder is.
 fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Sight> {
-    let hidden = |row: &&Row| matches!(row.holder, Holder::Unknown(Missing::Ptrace | Missing::Libvirt));
+    let hidden = |row: &&Row| matches!(row.holder, Holder::Unknown(missing) if missing.is_permission());
     let (count, all) = (vf_map.rows.values().filter(hidden).count(), vf_map.rows.len());
     if all == 0 && environment.has_sysfs {
         let text = "who holds VFs: no VFs here".to_owned();
@@ -191,7 +191,7 @@ fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Sight> {
     if count == 0 {
         return None;
     }
-    let files = vf_map.rows.values().any(|row| row.holder == Holder::Unknown(Missing::Libvirt));
+    let files = vf_map.rows.values().any(|row| row.holder == Holder::Unknown(Missing::Search));
     let (reason, remedy) = permission(if files { "libvirt" } else { "holders" }, environment);
     let seen = if count == all { Seen::Hidden } else { Seen::Partly };
     let text = format!("who holds VFs: not told of {count} of {all}");

@@ -56,6 +56,7 @@ fn run(outcome: Outcome, at: SystemTime) -> Run {
         ceiling: None,
         profile: Arc::from(""),
         peer: None,
+        function: Some(address(8)),
     }
 }
 
