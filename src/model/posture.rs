@@ -15,6 +15,8 @@ pub struct Posture {
     pub iommu: Option<Arc<str>>,
     /// The groups of watched functions that have one.
     pub iommu_groups: BTreeMap<PciAddress, Arc<str>>,
+    /// Whether functions of a card are numbered through beyond eight (ARI), of watched functions that say.
+    pub ari: BTreeMap<PciAddress, bool>,
     /// Kernel arguments about IOMMU, PCI, CPUs and huge pages (`/proc/cmdline`), in their order.
     pub arguments: Vec<Arc<str>>,
     /// `shared`: every network namespace sees every RDMA device; `exclusive`: each sees its own.

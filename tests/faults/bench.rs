@@ -85,14 +85,19 @@ fn same(a: &Fact, b: &Fact) -> bool {
 }
 
 impl Bench {
-    /// Reads the host as it is.
+    /// Reads the host as it is, with the collectors of ports and links.
     pub fn new(io: Arc<Faulty>) -> Self {
+        Self::of(io, &COLLECTORS)
+    }
+
+    /// Reads the host as it is, with these collectors.
+    pub fn of(io: Arc<Faulty>, collectors: &[&str]) -> Self {
         let host = io.host();
         let setup = Setup { host: host.clone(), filter: Filter::default() };
         let asked = || io.asked().into_iter().collect::<Asked>();
         let mut clean = Vec::new();
         asked();
-        for spec in specs() {
+        for spec in host::COLLECTORS.iter().filter(|spec| collectors.contains(&spec.name)) {
             let mut collector = (spec.make)(&setup);
             let mut pass = Pass::new(&host, Tick(0), Depth::Full);
             let found = collector.discover(&mut pass).unwrap();

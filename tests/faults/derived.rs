@@ -12,7 +12,8 @@ pub struct Rule {
 }
 
 impl Rule {
-    fn new<const N: usize>(families: &'static [&'static str], labels: [(&'static str, &str); N]) -> Self {
+    /// Of these families (a `*` at the end stands for any), with these labels.
+    pub fn new<const N: usize>(families: &'static [&'static str], labels: [(&'static str, &str); N]) -> Self {
         Self { families, labels: labels.into_iter().map(|(key, value)| (key, value.to_owned())).collect() }
     }
 

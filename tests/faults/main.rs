@@ -10,6 +10,7 @@ mod bench;
 mod derived;
 mod hang;
 mod hosts;
+mod setup;
 mod table;
 
 use std::collections::{BTreeMap, HashSet};

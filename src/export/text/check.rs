@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use super::facts::facts;
 use crate::model::check::{Check, Severity, Standing, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
@@ -10,7 +11,7 @@ use crate::watch::Report;
 /// Longest line node-problem-detector keeps.
 const NPD_LINE: usize = 80;
 
-/// For people; `verbose` adds how every check stands and what could not be read.
+/// For people; `verbose` adds how the host is set up, how every check stands and what could not be read.
 pub fn text(report: &Report, status: Status, verbose: bool) -> String {
     let mut out = format!("{}: {}\n", word(status), headline(report, status));
     for finding in &report.findings {
@@ -35,6 +36,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
         let _ = writeln!(out, "\nlimited  {limit}");
     }
     if verbose {
+        out.push_str(&facts(report));
         out.push_str(&details(report));
     }
     out

@@ -2,5 +2,6 @@
 
 pub mod check;
 pub mod explain;
+pub mod facts;
 pub mod paint;
 pub mod vf;

@@ -15,8 +15,8 @@ use crate::model::reading::{Reading, Reason};
 pub(super) struct Function {
     /// Its directory.
     pub(super) directory: PathBuf,
-    numa_node: Reading<u32>,
-    asked: bool,
+    node_file: Watched,
+    numa_node: Option<u32>,
 }
 
 /// All of them.
@@ -44,7 +44,8 @@ impl Functions {
         }
         self.functions.retain(|address, function| now.get(address) == Some(&function.directory));
         for (address, directory) in now {
-            let new = || Function { directory, numa_node: Reading::Absent, asked: false };
+            let node_file = Watched::new(directory.join("numa_node"));
+            let new = || Function { directory, node_file, numa_node: None };
             self.functions.entry(address).or_insert_with(new);
         }
         Ok(())
@@ -55,14 +56,14 @@ impl Functions {
         self.functions.iter()
     }
 
-    /// A function's NUMA node; -1 is none. Asked once.
+    /// A function's NUMA node; -1 is none. Asked until it has one: it cannot move.
     pub(super) fn numa_node(&mut self, pass: &mut Pass<'_>, address: PciAddress) -> Option<u32> {
         let function = self.functions.get_mut(&address)?;
-        if !function.asked {
-            function.numa_node = Watched::new(function.directory.join("numa_node")).read(pass, numa_node);
-            function.asked = true;
+        if function.numa_node.is_none() {
+            function.numa_node = function.node_file.read(pass, numa_node).value();
+            function.node_file.close();
         }
-        function.numa_node.value()
+        function.numa_node
     }
 
     /// Functions that the same driver has bound, of the same model and with neither an RDMA device nor a network

@@ -154,3 +154,16 @@ fn excluded_devices_are_left_alone() {
     assert!(!rig.touched("/sys/devices/pci0000:80/0000:81:00.0/msi_irqs"));
     assert!(!rig.touched("/sys/devices/pci0000:80/0000:81:00.0/vendor"));
 }
+
+#[test]
+fn a_node_that_cannot_be_read_at_first_is_read_again() {
+    let mut rig = rig();
+    card(&rig, "0000:81:00.0", Some("mlx5_0"), "0", &[40]);
+    let node = "/sys/devices/pci0000:80/0000:81:00.0/numa_node";
+    rig.memory.fail(node, rustix::io::Errno::IO);
+    assert_eq!(functions(&mut rig)[0].numa_node, None);
+    rig.memory.set(node, "1\n");
+    assert_eq!(functions(&mut rig)[0].numa_node, Some(1));
+    rig.memory.set(node, "-1\n");
+    assert_eq!(functions(&mut rig)[0].numa_node, Some(1), "it cannot move");
+}

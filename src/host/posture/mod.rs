@@ -95,6 +95,7 @@ impl Lane for Whole {
             virtualization: machine::virtualization(pass),
             iommu: iommu(pass, &groups, !functions.is_empty()),
             iommu_groups: groups,
+            ari: ari(pass, &functions),
             arguments: arguments(pass),
             rdma_netns_mode: self.netns_mode(),
             foreign_netns: foreign_netns(pass),
@@ -133,6 +134,14 @@ fn groups(pass: &mut Pass<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTr
         }
     }
     groups
+}
+
+/// Which of the functions say that ARI is on, or off.
+fn ari(pass: &mut Pass<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, bool> {
+    let mut flag = |(address, directory): (&PciAddress, &PathBuf)| {
+        Some((*address, line(pass, directory.join("ari_enabled"), text::counter)? != 0))
+    };
+    functions.iter().filter_map(&mut flag).collect()
 }
 
 /// Nothing where the host does not show that it could have one.
