@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs by name what the tests need on Debian: curl, Prometheus (with promtool), Alertmanager (with amtool), VictoriaMetrics
+# Installs by name what the tests need on Debian: curl, OpenSSL, Prometheus (with promtool), Alertmanager (with amtool), VictoriaMetrics
 # (with vmagent and vmalert), node_exporter, Chromium with its driver, and a Python package in a virtual environment under .cache/.
 # May run any number of times; says nothing when all is there. Starts nothing, and leaves nothing running.
 #
@@ -12,6 +12,7 @@ tools=(
   curl:curl
   prometheus:prometheus
   promtool:prometheus
+  openssl:openssl
   victoria-metrics:victoria-metrics
   vmagent:victoria-metrics
   vmalert:victoria-metrics

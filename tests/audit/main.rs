@@ -8,4 +8,5 @@ mod catalogue;
 mod common;
 mod odd;
 mod refused;
+mod secured;
 mod simulated;
