@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test bench fuzz lint screenshot setup
+.PHONY: help run test bench fuzz lint screenshot dashboards-pictures setup
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -10,6 +10,7 @@ help:
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make lint   format, clippy and documentation without a warning'
 	@echo 'make screenshot   docs/images/page.png, the status page of the example host'
+	@echo 'make dashboards-pictures   docs/images/dashboards, drawn by components of Grafana from npm'
 
 run:
 	$(CARGO) run --release -- demo
@@ -38,3 +39,9 @@ lint:
 
 screenshot: setup
 	$(CARGO) test --locked --test page -- --ignored the_picture_in_the_readme
+
+dashboards-pictures: setup
+	mkdir -p .cache/pictures
+	cp tests/dashboards/pictures/package.json .cache/pictures/
+	cd .cache/pictures && npm install --ignore-scripts --no-audit --no-fund --legacy-peer-deps --no-package-lock
+	$(CARGO) test --locked --test dashboards -- --ignored the_pictures_of_the_dashboards

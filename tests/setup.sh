@@ -19,8 +19,15 @@ tools=(
   prometheus-node-exporter:prometheus-node-exporter
   chromium:chromium
   chromedriver:chromium-driver
+  ib_write_bw:perftest
+  iperf3:iperf3
 )
 python_packages=(prometheus_client==0.26.0)
+# name:package, Grafana's own schema as classes, of the oldest Grafana that the dashboards are for and of the newest
+grafana_schemas=(
+  '10.4:grafana-foundation-sdk==1769699796!10.4.0'
+  'next:grafana-foundation-sdk==1769699241'
+)
 venv=.cache/venv
 log=.cache/setup.log
 
@@ -71,14 +78,29 @@ install_python() {
   echo "${python_packages[*]}" >"$venv/installed"
 }
 
+install_grafana_schemas() {
+  local schema folder
+  for schema in "${grafana_schemas[@]}"; do
+    folder=.cache/grafana/${schema%%:*}
+    [[ "$(cat "$folder/installed" 2>/dev/null)" == "$schema" ]] && continue
+    rm -rf "$folder"
+    "$venv/bin/pip" install --quiet --disable-pip-version-check --target "$folder" "${schema#*:}" >>"$log" 2>&1 || continue
+    echo "$schema" >"$folder/installed"
+  done
+}
+
 install_packages
 install_python
+install_grafana_schemas
 
 absent=()
 for tool in "${tools[@]}"; do
   command -v "${tool%%:*}" >/dev/null || absent+=("${tool%%:*}")
 done
 [[ -e $venv/installed ]] || absent+=("python:${python_packages[*]}")
+for schema in "${grafana_schemas[@]}"; do
+  [[ -e .cache/grafana/${schema%%:*}/installed ]] || absent+=("python:${schema#*:}")
+done
 if [[ ${#absent[@]} -gt 0 ]]; then
   echo "setup: not to be had: ${absent[*]} (see $log); the tests that need them are skipped" >&2
   [[ ${CI:-} != true ]] || exit 1

@@ -41,19 +41,30 @@ pub fn nodes(report: &Report) -> Vec<Node> {
     nodes
 }
 
-/// Copies on the first node's own memory, and on that of the last where there is more than one. Each value is bytes
-/// copied in a second.
+/// Copies on the own memory of the first node whose CPUs this process may use, and on another node's. Each value is
+/// bytes copied in a second.
 pub fn measure(nodes: &[Node]) -> Result<Measured, &'static str> {
     measure_with(nodes, BUFFER, TIME)
 }
 
 fn measure_with(nodes: &[Node], buffer: usize, time: Duration) -> Result<Measured, &'static str> {
-    let (Some(first), Some(last)) = (nodes.first(), nodes.last()) else { return Err("no NUMA node has CPUs") };
-    let mut bandwidth = vec![(Direction::Local, copy(first, first, buffer, time)?)];
-    if last.id != first.id {
-        bandwidth.push((Direction::Remote, copy(first, last, buffer, time)?));
+    let mut why = "no NUMA node has CPUs";
+    for own in nodes {
+        let local = match copy(own, own, buffer, time) {
+            Ok(local) => local,
+            // Another node's may be this process's to use.
+            Err(error) => {
+                why = error;
+                continue;
+            }
+        };
+        let mut others = nodes.iter().rev().filter(|other| other.id != own.id);
+        let remote = others.find_map(|other| copy(own, other, buffer, time).ok());
+        let bandwidth = [(Direction::Local, Some(local)), (Direction::Remote, remote)];
+        let bandwidth = bandwidth.into_iter().filter_map(|(way, value)| Some((way, value?))).collect();
+        return Ok(Measured { bandwidth, latency: Vec::new() });
     }
-    Ok(Measured { bandwidth, latency: Vec::new() })
+    Err(why)
 }
 
 /// Copies with the CPUs of one node in memory of another.
@@ -117,7 +128,10 @@ mod tests {
     #[test]
     fn a_node_of_others() {
         let beyond = Node { id: 0, cpus: CpuSet::from_list("1000").unwrap() };
-        assert!(measure_with(&[beyond], SMALL.0, SMALL.1).is_err());
+        assert!(measure_with(std::slice::from_ref(&beyond), SMALL.0, SMALL.1).is_err());
+        let any = Node { id: 1, cpus: CpuSet::default() };
+        let measured = measure_with(&[beyond, any], SMALL.0, SMALL.1).unwrap();
+        assert_eq!(measured.bandwidth.len(), 1, "what cannot be measured costs itself alone");
         assert!(measure_with(&[], SMALL.0, SMALL.1).is_err());
     }
 }

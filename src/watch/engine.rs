@@ -108,7 +108,9 @@ impl Engine {
         if let Some(function) = run.function.filter(|_| matches!(run.outcome, Outcome::Ok | Outcome::Slow)) {
             let rows = &self.history.vf_map.rows;
             let vf = rows.iter().find(|(_, row)| row.address == Some(function)).map(|(key, _)| *key);
-            vf.into_iter().for_each(|vf| self.prove(vf, run.at));
+            if let Some(vf) = vf {
+                self.prove(vf, run.at);
+            }
             self.prove_function(function, run.at);
         }
         self.history.probes.entry(run.key.clone()).or_default().record(run);

@@ -2,7 +2,7 @@
 //! agent makes them, and hold times run.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -33,29 +33,10 @@ pub struct Agent;
 impl Replay for Agent {
     fn run(&self, stage: &Stage) -> Result<Vec<Reading>, String> {
         let host = stage.host();
-        let (sysfs, procfs) = (host.join("sys"), host.join("proc"));
-        let setup = Setup {
-            host: Host {
-                io: Arc::new(Fs::recorded()),
-                sysfs,
-                procfs,
-                roots: Roots {
-                    libvirt: host.join("libvirt"),
-                    run_libvirt: host.join("run-libvirt"),
-                    netns: host.join("netns"),
-                },
-                route: host.join(IP_LINK).exists().then(|| route(host.join(IP_LINK))),
-                live: false,
-            },
-            filter: Filter::default(),
-        };
+        let printed = host.join(IP_LINK).exists().then(|| route(host.join(IP_LINK)));
         // One reading is what `check` sees: it waits for nothing.
         let instant = stage.moments.len() == 1;
-        let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        let clock = Arc::new(ManualClock::new(start, Duration::from_secs(86_400)));
-        let engine = Engine::new(Arc::new(Policy::default()), instant);
-        let specs = COLLECTORS.iter().copied();
-        let mut poller = Poller::new(&setup, specs, clock.clone(), engine, None).map_err(|error| error.to_string())?;
+        let (mut poller, clock) = begin(&host, printed, instant)?;
         let mut now = Duration::ZERO;
         let mut readings = Vec::new();
         for (number, moment) in stage.moments.iter().enumerate() {
@@ -75,11 +56,36 @@ impl Replay for Agent {
     }
 }
 
+/// A poller of a recorded host, before its first pass, and the clock that it goes by. `instant` findings hold at once.
+pub fn begin(host: &Path, route: Option<Connect>, instant: bool) -> Result<(Poller, Arc<ManualClock>), String> {
+    let setup = Setup {
+        host: Host {
+            io: Arc::new(Fs::recorded()),
+            sysfs: host.join("sys"),
+            procfs: host.join("proc"),
+            roots: Roots {
+                libvirt: host.join("libvirt"),
+                run_libvirt: host.join("run-libvirt"),
+                netns: host.join("netns"),
+            },
+            route,
+            live: false,
+        },
+        filter: Filter::default(),
+    };
+    let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    let clock = Arc::new(ManualClock::new(start, Duration::from_secs(86_400)));
+    let engine = Engine::new(Arc::new(Policy::default()), instant);
+    let specs = COLLECTORS.iter().copied();
+    let poller = Poller::new(&setup, specs, clock.clone(), engine, None).map_err(|error| error.to_string())?;
+    Ok((poller, clock))
+}
+
 /// What `ip link` printed.
-const IP_LINK: &str = "ip-link.txt";
+pub const IP_LINK: &str = "ip-link.txt";
 
 /// Answers as the kernel did when the text was printed.
-fn route(text: PathBuf) -> Connect {
+pub fn route(text: PathBuf) -> Connect {
     Arc::new(move || Ok(Box::new(Printed { text: text.clone() })))
 }
 

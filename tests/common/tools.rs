@@ -39,6 +39,10 @@ pub enum Tool {
     Chromium,
     /// Chromium's driver.
     Chromedriver,
+    /// `ib_write_bw` and its like.
+    Perftest,
+    /// iperf3.
+    Iperf3,
     /// Python with `prometheus_client`.
     Python,
 }
@@ -56,6 +60,8 @@ impl Tool {
             Self::NodeExporter => "prometheus-node-exporter",
             Self::Chromium => "chromium",
             Self::Chromedriver => "chromedriver",
+            Self::Perftest => "ib_write_bw",
+            Self::Iperf3 => "iperf3",
             Self::Python => return Some(root().join(".cache/venv/bin/python")).filter(|path| path.exists()),
         };
         let path = std::env::var_os("PATH")?;

@@ -112,7 +112,6 @@ impl Maker<'_> {
             "label": variable.label,
             "description": variable.description,
             "datasource": source_of_data(),
-            "definition": query,
             "query": { "qryType": 1, "query": query, "refId": "PrometheusVariableQueryEditor-VariableQuery" },
             "regex": "",
             "refresh": 2,
@@ -138,7 +137,6 @@ impl Maker<'_> {
             "target": { "refId": "Anno", "expr": expr, "interval": "60s" },
             "titleFormat": annotation.heading,
             "textFormat": annotation.text,
-            "useValueForTime": "false",
         })
     }
 
@@ -269,13 +267,21 @@ impl Maker<'_> {
                 }));
             }
         }
+        for (name, color) in &panel.colors {
+            overrides.push(json!({
+                "matcher": { "id": "byName", "options": name },
+                "properties": [{ "id": "color", "value": { "mode": "fixed", "fixedColor": color } }],
+            }));
+        }
         overrides.extend(panel.column.iter().map(|column| self.column(panel, column)));
         overrides
     }
 
     fn column(&self, panel: &Panel, column: &Column) -> Value {
         let mut properties = vec![json!({ "id": "displayName", "value": column.name })];
-        if let Some(unit) = &column.unit {
+        // A label that looks like a number is none: without this a port would be "1 b/s".
+        let unit = if is_value(column) { column.unit.as_deref() } else { Some("string") };
+        if let Some(unit) = unit {
             properties.push(json!({ "id": "unit", "value": unit }));
         }
         if let Some(decimals) = column.decimals {
@@ -301,10 +307,14 @@ impl Maker<'_> {
     }
 }
 
+/// Whether a column shows the value of a query, and not a label.
+fn is_value(column: &Column) -> bool {
+    column.of.len() == 1 && column.of.starts_with(|c: char| c.is_ascii_uppercase())
+}
+
 /// The name of the field that a column shows.
 fn field(panel: &Panel, column: &Column) -> String {
-    let letter = column.of.len() == 1 && column.of.starts_with(|c: char| c.is_ascii_uppercase());
-    match (letter, panel.query.len()) {
+    match (is_value(column), panel.query.len()) {
         (true, 1) => "Value".to_owned(),
         (true, _) => format!("Value #{}", column.of),
         (false, _) => column.of.clone(),
@@ -331,7 +341,7 @@ fn drawn(panel: &Panel) -> Value {
         "drawStyle": if panel.bars { "bars" } else { "line" },
         "lineInterpolation": "linear",
         "lineWidth": 1,
-        "fillOpacity": match (panel.bars, panel.stack) { (true, _) => 80, (_, true) => 40, _ => 10 },
+        "fillOpacity": match (panel.bars, panel.stack) { (true, _) => 80, (_, true) => 40, _ => 0 },
         "gradientMode": "none",
         "showPoints": "never",
         "spanNulls": false,

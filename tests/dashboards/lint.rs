@@ -100,9 +100,10 @@ fn template_rules(dashboard: &Value, list: &[Value], need: &mut impl FnMut(bool,
     let sources: Vec<_> = list.iter().filter(|variable| variable["type"] == "datasource").collect();
     need(sources.len() == 1, "one data source".into());
     need(text(sources[0], "name") == "datasource" && text(sources[0], "label") == "Data Source", "datasource".into());
-    for name in ["job", "instance"] {
+    for (name, label) in [("job", "Job"), ("instance", "Instance")] {
         let variable = list.iter().find(|variable| variable["name"] == name);
-        need(variable.is_some_and(|v| v["allValue"] == ".+" && v["multi"] == true), format!("variable {name}"));
+        let suits = |v: &Value| v["allValue"] == ".+" && v["multi"] == true && v["label"] == label;
+        need(variable.is_some_and(suits), format!("variable {name}"));
     }
     for variable in list.iter().filter(|variable| variable["type"] == "query") {
         let name = text(variable, "name");

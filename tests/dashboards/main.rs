@@ -6,8 +6,29 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+// The recorded hosts, and how they are replayed.
+#[path = "../cases/archive.rs"]
+mod archive;
+#[path = "../cases/case.rs"]
+mod case;
+#[path = "../cases/expect.rs"]
+mod expect;
+#[path = "../cases/judge.rs"]
+#[allow(dead_code, reason = "of the cases' own tests")]
+mod judge;
+#[path = "../cases/replay.rs"]
+#[allow(dead_code, reason = "of the cases' own tests")]
+mod replay;
+
+#[path = "../page/browser.rs"]
+mod browser;
+
+mod fill;
 mod generate;
 mod lint;
+mod pictures;
+mod queries;
+mod schema;
 mod source;
 
 use std::collections::BTreeMap;

@@ -121,6 +121,9 @@ pub struct Panel {
     /// Bars in place of lines: for what happens now and then.
     #[serde(default)]
     pub bars: bool,
+    /// Colours of series by their names.
+    #[serde(default)]
+    pub colors: BTreeMap<String, String>,
     /// Columns of a table, in their order.
     #[serde(default)]
     pub column: Vec<Column>,

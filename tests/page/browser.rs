@@ -61,6 +61,7 @@ impl Browser {
         self.devtools("Emulation.setDeviceMetricsOverride", &size);
     }
 
+    #[allow(dead_code, reason = "the dashboards have one light")]
     /// The person before it likes `light` or `dark`.
     pub(crate) fn prefer(&self, scheme: &str) {
         let features = json!({ "features": [{ "name": "prefers-color-scheme", "value": scheme }] });
@@ -78,10 +79,10 @@ impl Browser {
         lines.as_array().unwrap().iter().map(|line| line["message"].as_str().unwrap_or_default().to_owned()).collect()
     }
 
-    /// A picture of the top of the page, as PNG.
-    pub(crate) fn picture(&self, width: u32, height: u32) -> Vec<u8> {
+    /// A picture of the top of the page, as `png` or `webp`.
+    pub(crate) fn picture(&self, width: u32, height: u32, format: &str) -> Vec<u8> {
         let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
-        let picture = self.devtools("Page.captureScreenshot", &json!({ "format": "png", "clip": clip }));
+        let picture = self.devtools("Page.captureScreenshot", &json!({ "format": format, "clip": clip }));
         from_base64(picture["data"].as_str().unwrap())
     }
 }

@@ -146,5 +146,5 @@ fn the_picture_in_the_readme() {
     let height = u32::try_from(browser.run(end).as_u64().unwrap()).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images/page.png");
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, browser.picture(WIDTH, height)).unwrap();
+    fs::write(path, browser.picture(WIDTH, height, "png")).unwrap();
 }

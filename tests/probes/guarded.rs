@@ -23,7 +23,7 @@ use lanewatch::watch::{Handle, Report};
 use super::Scene;
 use super::common::host::HostTree;
 
-fn key() -> ProbeKey {
+pub(crate) fn key() -> ProbeKey {
     ProbeKey { probe: Probe::RdmaLoopback, port: Some(PortKey { device: DeviceName::new("mlx5_0"), port: 1 }) }
 }
 

@@ -7,6 +7,7 @@ mod common;
 
 mod command;
 mod guarded;
+mod peers;
 
 use std::fs;
 use std::net::TcpListener;
@@ -95,14 +96,18 @@ impl Scene {
 
     /// Runs the loop on `mlx5_0/1`. `beyond`: how long a program may take beyond the second that it measures.
     fn run(&self, beyond: Duration) -> Run {
+        self.run_with(&Tools::in_folders(self.path("bin").into()), beyond)
+    }
+
+    /// The same with other programs.
+    pub(crate) fn run_with(&self, tools: &Tools, beyond: Duration) -> Run {
         let report = self.report();
-        let tools = Tools::in_folders(self.path("bin").into());
         let patience = Patience { listen: Duration::from_secs(20), beyond };
         let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
         let bench = Bench {
             report: &report,
             sysfs: &self.path("host/sys"),
-            tools: &tools,
+            tools,
             tuning: &tuning,
             route: None,
             progress: &|_| {},

@@ -1,6 +1,8 @@
 //! VFs that get lost on the host itself: interfaces, numbers, PFs, drivers.
 
 use super::*;
+use crate::model::ids::{DeviceName, PortKey};
+use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 
 #[test]
 fn an_interface_that_vanished_from_every_namespace() {
@@ -97,7 +99,14 @@ fn a_probe_proves_a_vf() {
     world.pass(150);
     assert_eq!(world.findings().len(), 1);
     let at = world.now.wall;
-    world.engine.prove(VfKey { pf: world.pf.address, vf: 0 }, at);
+    let function = world.vf(0).address;
+    let port = PortKey { device: DeviceName::new("mlx5_9"), port: 1 };
+    let key = ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) };
+    let skipped = Run { function, ..Run::skipped(&key, at, SkipReason::PortBusy, "") };
+    world.engine.record(skipped.clone(), world.now);
+    world.pass(15);
+    assert_eq!(world.findings().len(), 1, "nothing was moved");
+    world.engine.record(Run { outcome: Outcome::Slow, ..skipped }, world.now);
     world.pass(15).is_quiet();
 }
 

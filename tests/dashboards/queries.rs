@@ -1,0 +1,174 @@
+//! Every query of every panel, annotation and variable, asked of a real Prometheus that has the fleet's samples.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::process::Command;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::common::http;
+use crate::common::run::{Server, free_address, to_its_end};
+use crate::common::tools::{Tool, require};
+use crate::fill::{END, INTERVAL, START, openmetrics};
+use crate::lint::{expressions, panels, text, variables};
+use crate::shipped;
+
+/// A Prometheus over samples that promtool has made blocks of.
+pub struct Filled {
+    server: Server,
+}
+
+/// One for all tests of this program; none where a tool is not installed.
+pub fn filled() -> Option<&'static Filled> {
+    static FILLED: LazyLock<Option<Filled>> = LazyLock::new(Filled::new);
+    FILLED.as_ref()
+}
+
+impl Filled {
+    fn new() -> Option<Self> {
+        let (prometheus, promtool) = (require(Tool::Prometheus)?, require(Tool::Promtool)?);
+        let directory = TempDir::new().unwrap();
+        let (samples, data) = (directory.path().join("samples"), directory.path().join("data"));
+        fs::write(&samples, openmetrics()).unwrap();
+        fs::create_dir(&data).unwrap();
+        let mut command = Command::new(promtool);
+        command.args(["tsdb", "create-blocks-from", "openmetrics", "--quiet"]).arg(&samples).arg(&data);
+        let made = to_its_end(command, Duration::from_secs(120));
+        assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
+        fs::remove_file(samples).unwrap();
+        let config = directory.path().join("prometheus.yml");
+        fs::write(&config, "scrape_configs: []\n").unwrap();
+        let address = free_address();
+        let mut command = Command::new(prometheus);
+        command.arg(format!("--config.file={}", config.display()));
+        command.arg(format!("--storage.tsdb.path={}", data.display()));
+        // A series that ends has no mark of its end in blocks made of text: so it ends where the next scrape is.
+        command.arg(format!("--query.lookback-delta={}s", INTERVAL - 1));
+        command.arg("--storage.tsdb.retention.time=100y").arg(format!("--web.listen-address={address}"));
+        Some(Self { server: Server::spawn(command, address, directory, "/-/ready") })
+    }
+
+    /// The answer's data, to a path of the API and its parameters.
+    pub fn ask(&self, path: &str, parameters: &[(&str, &str)]) -> Value {
+        let pairs = parameters.iter().map(|(name, value)| format!("{}={}", escaped(name), escaped(value)));
+        let answer = http::get(self.server.address, &format!("/api/v1/{path}?{}", pairs.collect::<Vec<_>>().join("&")));
+        let answer: Value = serde_json::from_slice(&answer.unwrap().body).unwrap();
+        assert_eq!(answer["status"], "success", "{parameters:?}: {answer}");
+        answer["data"].clone()
+    }
+
+    /// Series of an expression: now, or over the time that the fleet was watched.
+    pub fn query(&self, expression: &str, now: bool) -> Vec<Value> {
+        let (start, end, step) = ((START + 300).to_string(), END.to_string(), INTERVAL.to_string());
+        let answer = if now {
+            self.ask("query", &[("query", expression), ("time", &end)])
+        } else {
+            self.ask("query_range", &[("query", expression), ("start", &start), ("end", &end), ("step", &step)])
+        };
+        answer["result"].as_array().unwrap().clone()
+    }
+
+    /// The values of a label.
+    fn values(&self, label: &str, series: &str) -> Vec<Value> {
+        let (start, end) = (START.to_string(), END.to_string());
+        let parameters = [("match[]", series), ("start", &start), ("end", &end)];
+        self.ask(&format!("label/{label}/values"), &parameters).as_array().unwrap().clone()
+    }
+}
+
+/// The expression with values in the place of the variables, as Grafana puts them there: `All` is the variable's
+/// `allValue`, unless it is said what is chosen.
+pub fn interpolated(dashboard: &Value, expression: &str, chosen: &BTreeMap<&str, &str>) -> String {
+    let mut expression = expression.replace("$__rate_interval", &format!("{}s", 4 * INTERVAL));
+    expression = expression.replace("$__range", &format!("{}s", END - START));
+    for variable in dashboard["templating"]["list"].as_array().unwrap() {
+        let name = text(variable, "name");
+        let value = chosen.get(name).copied().unwrap_or_else(|| text(variable, "allValue"));
+        expression = expression.replace(&format!("\"${name}\""), &format!("\"{value}\""));
+    }
+    assert!(!expression.contains('$'), "{expression}");
+    expression
+}
+
+fn escaped(text: &str) -> String {
+    text.bytes().fold(String::new(), |out, byte| out + &format!("%{byte:02X}"))
+}
+
+/// Whether a series has a value that is a number.
+fn has_a_number(series: &Value) -> bool {
+    let one = series["value"].as_array().into_iter();
+    let many = series["values"].as_array().into_iter().flatten().filter_map(Value::as_array);
+    one.chain(many).any(|value| value[1].as_str().is_some_and(|text| text.parse::<f64>().is_ok_and(f64::is_finite)))
+}
+
+/// How many queries a dashboard has, and which of them have no data.
+fn without_data(prometheus: &Filled, dashboard: &Value) -> (usize, Vec<String>) {
+    let (all, mut asked, mut empty) = (BTreeMap::new(), 0, Vec::new());
+    let now: BTreeMap<&str, bool> = panels(dashboard)
+        .flat_map(|panel| panel["targets"].as_array().unwrap())
+        .map(|target| (text(target, "expr"), target["instant"] == true))
+        .collect();
+    for (place, expression) in expressions(dashboard) {
+        let instant = now.get(expression.as_str()).copied().unwrap_or(false);
+        let query = interpolated(dashboard, &expression, &all);
+        asked += 1;
+        if !prometheus.query(&query, instant).iter().any(has_a_number) {
+            empty.push(format!("{place}: {query}"));
+        }
+    }
+    for (name, series, label) in variables(dashboard) {
+        asked += 1;
+        if prometheus.values(&label, &interpolated(dashboard, &series, &all)).is_empty() {
+            empty.push(format!("{} / variable {name}", text(dashboard, "title")));
+        }
+    }
+    (asked, empty)
+}
+
+#[test]
+fn every_query_has_data() {
+    let Some(prometheus) = filled() else { return };
+    for (name, dashboard) in shipped() {
+        let (asked, empty) = without_data(prometheus, &dashboard);
+        println!("{name}: {asked} queries, {} without data", empty.len());
+        assert!(empty.is_empty(), "{} of {asked} without data:\n{}", empty.len(), empty.join("\n"));
+    }
+}
+
+#[test]
+fn a_query_without_data_is_seen() {
+    let Some(prometheus) = filled() else { return };
+    let mut dashboard = shipped()["lanewatch-exporter"].clone();
+    let first = dashboard["panels"].as_array().unwrap().iter().position(|panel| panel["type"] != "row").unwrap();
+    let spoiled = [
+        (format!("/panels/{first}/targets/0/expr"), r#"sum(up{job=~"$job",instance="nobody"})"#),
+        ("/annotations/list/0/target/expr".to_owned(), "0 / (up * 0)"),
+        ("/templating/list/1/query/query".to_owned(), "label_values(lanewatch_build_info, nothing)"),
+    ];
+    for (at, query) in &spoiled {
+        *dashboard.pointer_mut(at).unwrap() = Value::from(*query);
+    }
+    assert_eq!(without_data(prometheus, &dashboard).1.len(), spoiled.len());
+}
+
+#[test]
+fn a_host_without_site_and_rack_is_seen_and_a_site_can_be_chosen() {
+    let Some(prometheus) = filled() else { return };
+    let fleet = &shipped()["lanewatch-fleet"];
+    let (_, hosts) = expressions(fleet).into_iter().find(|(place, _)| place.ends_with("/ Hosts / A")).unwrap();
+    let count = |chosen: &[(&str, &str)]| {
+        let query = interpolated(fleet, &hosts, &chosen.iter().copied().collect());
+        let found = prometheus.query(&query, true);
+        found.first().map_or(0, |series| series["value"][1].as_str().unwrap().parse().unwrap())
+    };
+    assert_eq!(count(&[]), 18);
+    assert_eq!(count(&[("instance", "node15:10015")]), 1);
+    assert_eq!(count(&[("site", "north")]), 8);
+    assert_eq!(count(&[("site", "(north|south)"), ("rack", "(n1|s1)")]), 9);
+    assert_eq!(count(&[("job", "node")]), 0);
+    let sites = prometheus.values("site", r#"lanewatch_build_info{instance="node15:10015"}"#);
+    assert_eq!(sites, Vec::<Value>::new());
+}

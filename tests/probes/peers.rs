@@ -1,0 +1,153 @@
+//! Probes between hosts, with a peer that starts its servers here; and real programs, where they are installed.
+
+use std::cell::RefCell;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use lanewatch::assess::probe::Ceiling;
+use lanewatch::bench::probe::{Bench, Tuning};
+use lanewatch::bench::rdma::{Patience, Peer, PeerServer, Plan, Serving};
+use lanewatch::bench::target::Target;
+use lanewatch::bench::tcp::{self, Attempt};
+use lanewatch::bench::tools::Tools;
+use lanewatch::host::netlink::socket::route;
+use lanewatch::model::probe::{Direction, Outcome, Probe, ProbeKey, Run};
+use lanewatch::model::units::BytesPerSecond;
+use lanewatch::watch::Report;
+
+use super::common::host::HostTree;
+use super::common::run::free_address;
+use super::common::tools::{Tool, require};
+use super::{LONG, Scene};
+
+/// A peer that starts its servers on this host.
+struct Near<'a> {
+    tools: &'a Tools,
+    target: Target,
+    ceiling: Option<Ceiling>,
+    serving: RefCell<Vec<Serving>>,
+}
+
+impl Peer for Near<'_> {
+    fn name(&self) -> &'static str {
+        "node18"
+    }
+
+    fn start(&self, plan: &Plan) -> Result<PeerServer, String> {
+        let serving = Serving::start(self.tools, &self.target, plan).map_err(|error| error.to_string())?;
+        serving.wait_until_listening(Duration::from_secs(20));
+        let tcp_port = serving.tcp_port;
+        self.serving.borrow_mut().push(serving);
+        Ok(PeerServer { host: "127.0.0.1".to_owned(), tcp_port, ceiling: self.ceiling.clone() })
+    }
+}
+
+struct Nobody;
+
+impl Peer for Nobody {
+    fn name(&self) -> &'static str {
+        "node19"
+    }
+
+    fn start(&self, _: &Plan) -> Result<PeerServer, String> {
+        Err("it does not answer".to_owned())
+    }
+}
+
+fn key(probe: Probe) -> ProbeKey {
+    ProbeKey { probe, port: super::guarded::key().port }
+}
+
+fn run(scene: &Scene, report: &Report, tools: &Tools, probe: Probe, peer: &dyn Peer) -> Run {
+    let patience = Patience { listen: Duration::from_secs(20), beyond: LONG };
+    let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
+    let connect = route();
+    let bench = Bench {
+        report,
+        sysfs: &scene.path("host/sys"),
+        tools,
+        tuning: &tuning,
+        route: Some(&connect),
+        progress: &|_| {},
+        now: &SystemTime::now,
+    };
+    bench.run(&key(probe), Some(peer))
+}
+
+#[test]
+fn what_the_counters_do_not_show_went_another_way() {
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
+    let target = Target::new(&report, &scene.path("host/sys"), &key(Probe::RdmaPeer).port.unwrap()).unwrap();
+    let ceiling = Ceiling::new(Some(BytesPerSecond::from_gbits(100.0)), None, 1.0);
+    let peer = Near { tools: &tools, target, ceiling, serving: RefCell::default() };
+    let run = run(&scene, &report, &tools, Probe::RdmaPeer, &peer);
+    assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "counters_disagree"), "{}", run.text);
+    assert_eq!(run.peer.as_deref(), Some("node18"));
+    assert!(run.ceiling.is_some_and(|ceiling| (ceiling.gbits() - 100.0).abs() < 1e-9), "that of the worse end");
+    drop(peer);
+    scene.is_clean();
+}
+
+#[test]
+fn a_peer_that_starts_nothing_says_nothing_of_the_device() {
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
+    let run = run(&scene, &report, &tools, Probe::RdmaPeer, &Nobody);
+    assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer"));
+    assert_eq!(&*run.text, "node19 starts no server: it does not answer");
+}
+
+#[test]
+fn tcp_within_one_host_is_refused() {
+    if require(Tool::Iperf3).is_none() {
+        return;
+    }
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let (report, tools) = (scene.report(), Tools::new());
+    let target = Target::new(&report, &scene.path("host/sys"), &key(Probe::TcpPeer).port.unwrap()).unwrap();
+    let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
+    let run = run(&scene, &report, &tools, Probe::TcpPeer, &peer);
+    assert_eq!((run.outcome, &*run.reason), (Outcome::Skipped, "local_route"), "{}", run.text);
+    assert!(run.text.contains("dev lo"), "{}", run.text);
+}
+
+#[test]
+fn a_real_iperf3_is_read() {
+    let Some(iperf3) = require(Tool::Iperf3) else { return };
+    let address = free_address();
+    let tcp_port = address.port();
+    let mut server = Command::new(iperf3)
+        .args(["--server", "--one-off", "--port", &tcp_port.to_string()])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let peer = PeerServer { host: "127.0.0.1".to_owned(), tcp_port, ceiling: None };
+    let patience = Patience { beyond: LONG, ..Patience::default() };
+    let until = Instant::now() + LONG;
+    let attempt = loop {
+        let attempt = tcp::run(&Tools::new(), &peer, 2, Duration::from_secs(1), None, patience).unwrap();
+        // Until it listens, nobody answers.
+        if !matches!(attempt, Attempt::Failed(..)) || Instant::now() >= until {
+            break attempt;
+        }
+    };
+    server.kill().unwrap();
+    server.wait().unwrap();
+    let Attempt::Measured(measured, again) = attempt else { panic!("{attempt:?}") };
+    assert!(measured.bandwidth(Direction::OneWay).is_some_and(|rate| rate.0 > 1e6));
+    assert!(again.is_some());
+    let refused = tcp::run(&Tools::new(), &peer, 2, Duration::from_secs(1), None, patience).unwrap();
+    assert!(matches!(refused, Attempt::Failed(..)), "{refused:?}");
+}
+
+#[test]
+fn a_real_perftest_without_the_device_fails_for_that() {
+    if require(Tool::Perftest).is_none() {
+        return;
+    }
+    let scene = Scene::new("ok", &HostTree::new(1));
+    let run = scene.run_with(&Tools::new(), LONG);
+    assert_eq!((run.outcome, &*run.reason), (Outcome::Failed, "device_missing"), "{}", run.text);
+}
