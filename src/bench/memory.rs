@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_node_of_others() {
         let beyond = Node { id: 0, cpus: CpuSet::from_list("1000").unwrap() };
-        assert!(measure_with(&[beyond.clone()], SMALL.0, SMALL.1).is_err());
+        assert!(measure_with(std::slice::from_ref(&beyond), SMALL.0, SMALL.1).is_err());
         let any = Node { id: 1, cpus: CpuSet::default() };
         let measured = measure_with(&[beyond, any], SMALL.0, SMALL.1).unwrap();
         assert_eq!(measured.bandwidth.len(), 1, "what cannot be measured costs itself alone");

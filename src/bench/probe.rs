@@ -256,14 +256,9 @@ impl Bench<'_> {
             Err(text) => return no_peer(peer, &text),
         };
         // Without an answer from the kernel nobody knows where the data would go.
-        let mut kernel = match self.route.map(|connect| connect()) {
-            Some(Ok(kernel)) => kernel,
-            _ => {
-                return Came::skipped(
-                    SkipReason::Unknown,
-                    "the kernel does not say which way it would send".to_owned(),
-                );
-            }
+        let Some(Ok(mut kernel)) = self.route.map(|connect| connect()) else {
+            let why = "the kernel does not say which way it would send".to_owned();
+            return Came::skipped(SkipReason::Unknown, why);
         };
         match tcp::stays_here(&started.host, &mut *kernel) {
             Ok(None) => {}

@@ -1,6 +1,6 @@
 //! Outputs of benchmarks that somebody ran, read in plain words: which numbers are one limit seen several ways.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::iperf;
 use super::perftest::{self, Unit, from_json, from_text};
@@ -111,11 +111,12 @@ pub fn beside(way: Way, value: BytesPerSecond, ceiling: Option<&Ceiling>) -> Str
     let Some(ceiling) = ceiling else { return format!("{way}: {value}{sum}") };
     let each = one_way(way, value);
     let mut text = format!("{way}: {value}{sum}");
+    // Writing to a string cannot fail.
     if let Some(rate) = ceiling.rate {
-        text.push_str(&format!(", {} of the port's {rate}", percent(each, rate)));
+        let _ = write!(text, ", {} of the port's {rate}", percent(each, rate));
     }
     if let Some(path) = ceiling.path {
-        text.push_str(&format!(", {} of the PCIe path's {path}", percent(each, path)));
+        let _ = write!(text, ", {} of the PCIe path's {path}", percent(each, path));
     }
     text
 }
@@ -147,15 +148,16 @@ pub fn together(numbers: &[(Way, BytesPerSecond)], ceiling: Option<&Ceiling>) ->
         text.push_str(" A sum of both directions is not to be held against the rate of one.");
     }
     let at = |limit: BytesPerSecond| most.0 >= limit.0 * AT_LIMIT && most.0 <= limit.0 * TOLERANCE;
-    match ceiling.map(|ceiling| (ceiling.by_path, ceiling.path, ceiling.rate)) {
-        Some((true, Some(path), _)) if at(path) => text.push_str(&format!(
-            " It is the PCIe path, which carries {path}: not SR-IOV, not the connection manager, not TCP, not the cable. Look \
-             at `lanewatch explain`."
-        )),
-        Some((_, _, Some(rate))) if at(rate) => text.push_str(&format!(" It is the port's rate, {rate}.")),
-        Some(_) => text.push_str(" It is below what port and PCIe path carry: look at the other end, at NUMA and CPUs."),
-        None => {}
-    }
+    let limit = match ceiling.map(|ceiling| (ceiling.by_path, ceiling.path, ceiling.rate)) {
+        Some((true, Some(path), _)) if at(path) => format!(
+            " It is the PCIe path, which carries {path}: not SR-IOV, not the connection manager, not TCP, not the \
+             cable. Look at `lanewatch explain`."
+        ),
+        Some((_, _, Some(rate))) if at(rate) => format!(" It is the port's rate, {rate}."),
+        Some(_) => " It is below what port and PCIe path carry: look at the other end, at NUMA and CPUs.".to_owned(),
+        None => String::new(),
+    };
+    text.push_str(&limit);
     Some(text)
 }
 

@@ -14,6 +14,7 @@ use super::lock::HostLock;
 use super::probe::{Bench, Tuning, own};
 use super::schedule::Schedule;
 use super::tools::Tools;
+use crate::model::ids::DeviceName;
 use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 use crate::model::vfmap::Trust;
 use crate::watch::clock::Clock;
@@ -91,7 +92,7 @@ impl Scheduler {
     fn keys(&self, report: &Report) -> Vec<ProbeKey> {
         let Program { probes, devices, .. } = &self.program;
         let named = |key: &ProbeKey| {
-            let device = key.device().map(|device| device.as_str());
+            let device = key.device().map(DeviceName::as_str);
             devices.as_ref().is_none_or(|devices| device.is_none_or(|device| devices.is_match(device)))
         };
         own(report).into_iter().filter(|key| probes.contains(&key.probe) && named(key)).collect()

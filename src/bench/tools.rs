@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
@@ -35,20 +35,20 @@ impl Tools {
     }
 
     /// Whether a perftest program can write its result as JSON (`--out_json_file`).
-    pub fn writes_json(&self, program: &PathBuf) -> bool {
+    pub fn writes_json(&self, program: &Path) -> bool {
         let mut known = self.json.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(known) = known.get(program) {
             return *known;
         }
         let answer = ask(program).is_some_and(|help| help.contains("out_json_file"));
-        known.insert(program.clone(), answer);
+        known.insert(program.to_owned(), answer);
         answer
     }
 }
 
-fn ask(program: &PathBuf) -> Option<String> {
+fn ask(program: &Path) -> Option<String> {
     let directory = tempfile::tempdir().ok()?;
-    let invocation = Invocation { program: program.clone(), arguments: vec!["--help".to_owned()] };
+    let invocation = Invocation { program: program.to_owned(), arguments: vec!["--help".to_owned()] };
     let mut child = Child::start(&invocation, directory.path(), None).ok()?;
     Some(child.wait(Instant::now() + PATIENCE).output)
 }

@@ -162,7 +162,7 @@ fn one(
 /// What is not known does not stay a person who asks.
 fn refuse(report: &Report, tools: &Tools, rules: &Rules, key: &ProbeKey) -> Result<(), guard::Refusal> {
     match guard::facts(report, key, rules, guard::load()) {
-        Err((reason, _)) if reason == SkipReason::Unknown => {}
+        Err((SkipReason::Unknown, _)) => {}
         other => other?,
     }
     guard::ask_scheduler(tools, rules)

@@ -56,7 +56,7 @@ pub fn from_text(text: &str) -> Report {
     report
 }
 
-/// Two settings may stand in one line: ` Number of qps   : 1        Transport type : IB`, with tabs between.
+/// Two settings may stand in one line: `Number of qps   : 1   Transport type : IB`.
 fn setting(report: &mut Report, line: &str) {
     let value = |name: &str| {
         let at = line.to_ascii_lowercase().find(name)?;

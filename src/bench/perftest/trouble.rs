@@ -1,5 +1,7 @@
 //! What went wrong, by the words that perftest has for it. Several messages may stand in one line.
 
+use std::fmt::Write as _;
+
 use super::status::Completion;
 use crate::model::probe::Failure;
 
@@ -82,11 +84,12 @@ fn completion(text: &str) -> Option<Trouble> {
         Some(Completion { code, name, .. }) => format!("a work request ended with status {code} ({name})"),
         None => "a work request ended in an error".to_owned(),
     };
+    // Writing to a string cannot fail.
     if let Some(syndrome) = syndrome {
-        text.push_str(&format!(", syndrome {syndrome:#x}"));
+        let _ = write!(text, ", syndrome {syndrome:#x}");
     }
     if let Some((completed, sent)) = progress {
-        text.push_str(&format!(" after {completed} of {sent} were completed"));
+        let _ = write!(text, " after {completed} of {sent} were completed");
     }
     if let Some(completion) = completion.filter(|completion| !completion.next.is_empty()) {
         text.push_str(": ");
