@@ -165,7 +165,17 @@ fn links_lead_somewhere() {
         let text = fs::read_to_string(root().join(name)).unwrap();
         for part in text.split("](").skip(1) {
             let target = part.split(')').next().unwrap();
-            assert!(target.starts_with("https://") || root().join(target).exists(), "{name}: {target}");
+            let leads = match target.strip_prefix('#') {
+                Some(heading) => headings(&text).any(|known| known == heading),
+                None => target.starts_with("https://") || root().join(target).exists(),
+            };
+            assert!(leads, "{name}: {target}");
         }
     }
+}
+
+/// The names by which headings can be linked to.
+fn headings(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().filter(|line| line.starts_with('#'));
+    lines.map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-"))
 }

@@ -1,6 +1,6 @@
 //! What tests and benches share: hosts to read, the program to run, and the programs that it is run against.
 
-#![allow(dead_code, reason = "each test program uses a part of this")]
+#![allow(dead_code, unused_imports, reason = "each test program uses a part of this")]
 #![allow(unreachable_pub, reason = "a module of several programs, none of which is a library")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 

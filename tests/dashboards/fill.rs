@@ -265,6 +265,7 @@ fn run(device: &str, port: u64, scrape: u64, at: SystemTime) -> Run {
         ceiling: Some(BytesPerSecond(ceiling)),
         profile: Arc::from("written"),
         peer: None,
+        function: None,
     }
 }
 

@@ -12,7 +12,7 @@ use super::common::run::{Output, program, to_its_end};
 
 fn bench(scene: &Scene, arguments: &[&str]) -> Output {
     let config = scene.path("lanewatch.toml");
-    fs::write(&config, format!("[probe]\nlock = {:?}\n", scene.path("lock"))).unwrap();
+    fs::write(&config, format!("[probe]\nlock = '{}'\n", scene.path("lock").display())).unwrap();
     fs::create_dir_all(scene.path("state")).unwrap();
     let mut command: Command = program();
     command
