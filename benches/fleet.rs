@@ -172,6 +172,9 @@ fn page(mut stream: TcpStream, fleet: &Fleet) -> std::io::Result<()> {
     let text = String::from_utf8_lossy(&request[..length]).into_owned();
     let index: usize = text.split(['/', ' ']).nth(2).and_then(|index| index.parse().ok()).unwrap_or(0);
     let host = &fleet.hosts[index];
+    if fleet.kind(host).standing == Standing::Dead {
+        return Ok(());
+    }
     let mut body = String::new();
     for line in &fleet.kinds[host.kind].1.now {
         let _ = if line.starts_with("lanewatch_evaluation_timestamp_seconds") {
