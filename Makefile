@@ -34,9 +34,10 @@ test: setup lab-image
 
 lab: lab-image
 	$(CARGO) test --locked --test lab
+	$(CARGO) test --locked --test lab -- --ignored --nocapture cost::
 
 capture: lab-image
-	$(CARGO) test --locked --test lab -- --ignored captures
+	$(CARGO) test --locked --test lab -- --ignored captures::
 
 soak:
 	$(CARGO) test --locked --test soak -- --ignored --nocapture

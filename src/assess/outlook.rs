@@ -174,6 +174,13 @@ fn area(name: &'static str, what: &str, collector: &CollectorState, environment:
             let text = format!("{what}: {others} files cannot be read (the collectors' table says which)");
             sight(Seen::Partly, "unreadable", text, None)
         }
+        // A kernel always has a log: a /dev of the agent's own hides it.
+        Some(0) if name == "kmsg" && environment.live => sight(
+            Seen::Hidden,
+            "no_device",
+            format!("{what}: there is no /dev/kmsg here"),
+            Some("the host's /dev/kmsg, and CAP_SYSLOG where kernel.dmesg_restrict is on".to_owned()),
+        ),
         Some(0) => sight(Seen::Nothing, "", format!("{what}: none here"), None),
         Some(_) if matches!(name, "kmsg" | "holders") => sight(Seen::Whole, "", format!("{what}: read"), None),
         Some(count) => sight(Seen::Whole, "", format!("{what}: {count} read"), None),

@@ -53,6 +53,7 @@ impl Lane for Surroundings {
         let (map, status, attribute) = (own("uid_map"), own("status"), own("attr/current"));
         let groups = own("cgroup");
         let environment = Environment {
+            live: pass.host.live,
             sysfs: Arc::from(sysfs.to_string_lossy()),
             has_sysfs: ["class", "bus", "devices"].iter().any(|name| there(pass, &sysfs.join(name))),
             has_procfs: there(pass, &procfs),

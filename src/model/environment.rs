@@ -5,6 +5,8 @@ use std::sync::Arc;
 /// The agent's surroundings. What they do not say is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Environment {
+    /// Whether the host is the one that the agent runs on, not a recorded one.
+    pub live: bool,
     /// Where the host's sysfs should be.
     pub sysfs: Arc<str>,
     /// Whether something is there.

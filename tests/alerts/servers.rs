@@ -11,7 +11,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::http;
-use crate::common::rules::text;
+use crate::common::rules::{hastened, text};
 use crate::common::run::{Server, free_address};
 use crate::common::tools::{Tool, require};
 use crate::common::toy::Toy;
@@ -82,19 +82,6 @@ pub(super) fn messages(receiver: &Toy) -> Vec<(String, Vec<String>)> {
         (message["status"].as_str().unwrap().to_owned(), alerts)
     };
     receiver.received().into_iter().map(message).collect()
-}
-
-/// A rule file as it is shipped, but that it waits seconds where it waits minutes and goes on for seconds, too.
-fn hastened(path: &str) -> String {
-    let lines = text(path);
-    let lines = lines.lines().map(|line| match line.trim_start().split_once(": ") {
-        Some((key @ ("for" | "keep_firing_for" | "interval"), _)) => {
-            let indent = line.len() - line.trim_start().len();
-            format!("{}{key}: {}s\n", " ".repeat(indent), if key == "interval" { 1 } else { 3 })
-        }
-        _ => format!("{line}\n"),
-    });
-    lines.collect()
 }
 
 fn scrape_config(targets: &[SocketAddr]) -> String {

@@ -90,7 +90,7 @@ rm -f "$W/payload"
 
 # userland
 PKGS="busybox-static kmod iproute2 rdma-core ibverbs-providers ibverbs-utils
-      rdmacm-utils perftest infiniband-diags pciutils ethtool iperf3 procps coreutils util-linux bash"
+      rdmacm-utils perftest infiniband-diags pciutils ethtool iperf3 procps coreutils util-linux bash strace"
 # pulled in only by maintainer scripts or perl helpers: never needed at run time
 DROP='^(adduser|base-files|debconf|debianutils|dpkg|gcc-12-base|init-system-helpers|libaudit.*|libfile-find-rule-perl|libgdbm.*|libnumber-compare-perl|libpam.*|libperl.*|libsemanage.*|libsepol.*|libtext-glob-perl|lsb-base|mawk|passwd|perl.*|sysvinit-utils|tar|udev|usrmerge|libdb5.*|libtirpc-common|gettext-base)$'
 mkdir -p "$W/apt/archives/partial"; : > "$W/apt/status"

@@ -86,6 +86,11 @@ impl Guest {
         Some(guest)
     }
 
+    /// Where the agent listens, on this host.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Calls a method of the machine's keeper.
     pub fn call(&mut self, call: &str, args: &Value) -> Value {
         self.try_call(call, args).unwrap_or_else(|error| panic!("{call} {args}: {error}"))

@@ -161,7 +161,7 @@ class Lab:
                   % ('on' if how == 'listen' else 'off', path),
                   '-netdev', 'hubport,id=hx,hubid=1,netdev=x0']
         if nvme:
-            a += ['-device', 'pcie-root-port,id=rp3,bus=pcie.0,chassis=4,slot=4,x-speed=16,x-width=4',
+            a += ['-device', 'pcie-root-port,id=rp3,bus=%s,chassis=4,slot=4,x-speed=16,x-width=4' % bus1,
                   '-device', 'nvme-subsys,id=sub0',
                   '-device', 'nvme,id=nvme0,bus=rp3,serial=lab0,subsys=sub0,sriov_max_vfs=4,'
                   'sriov_vq_flexible=8,sriov_vi_flexible=4,max_ioqpairs=18,msix_qsize=19']
@@ -179,8 +179,11 @@ class Lab:
         if start:
             try:
                 self.start()
-            except BaseException:
+            except Exception as error:
                 self.kill()              # leave no QEMU behind
+                raise LabError('%r; qemu: %s' % (error, open(os.path.join(self.dir, 'qemu.err')).read()))
+            except BaseException:
+                self.kill()
                 raise
 
     # -- life cycle ----------------------------------------------------------

@@ -61,6 +61,16 @@ fn a_container_without_the_hosts_sysfs_sees_nothing_and_is_told_what_to_mount() 
 }
 
 #[test]
+fn a_kernel_log_that_is_not_there_is_hidden_but_on_a_recorded_host() {
+    let kmsg = || vec![collector("kmsg", 0, &[])];
+    let live = sights(Environment { live: true, ..environment() }, Vec::new(), kmsg());
+    let (seen, reason, remedy) = of(&live, "kmsg");
+    assert_eq!((seen, reason), (Seen::Hidden, "no_device"));
+    assert!(remedy.contains("/dev/kmsg"), "{remedy}");
+    assert_eq!(of(&sights(environment(), Vec::new(), kmsg()), "kmsg").0, Seen::Nothing);
+}
+
+#[test]
 fn what_is_denied_says_what_would_grant_it() {
     let denied =
         || vec![collector("kmsg", 1, &["/dev/kmsg"]), collector("pci", 4, &["/sys/a/config", "/sys/b/config"])];

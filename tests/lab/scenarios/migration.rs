@@ -8,6 +8,7 @@ use crate::guest::{Guest, Kernel};
 fn plug(guest: &mut Guest) {
     let card = json!({
         "cmd": "device_add", "driver": "e1000e", "id": "own0", "bus": "rp2", "mac": "52:54:00:cc:00:00",
+        "romfile": "",
     });
     guest.call("qmp", &card);
     guest.sh(&format!(
@@ -19,7 +20,7 @@ const OWN: &str = "0000:42:00.0";
 const SIGNALS: &str = "lanewatch_migrations_total";
 
 #[test]
-fn a_function_that_moves_with_its_machine_is_not_trusted_until_it_is_probed_anew() {
+fn a_function_that_moves_with_its_machine_is_not_trusted_until_data_flows() {
     let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
     guest.sh("modprobe e1000e");
     plug(&mut guest);
@@ -42,7 +43,8 @@ fn a_function_that_moves_with_its_machine_is_not_trusted_until_it_is_probed_anew
     // A function that stays in its machine through a move is not.
     guest.migrate(&["-device", "e1000e,id=own0,bus=rp2,mac=52:54:00:cc:00:00,romfile="]);
     guest.wait_for_finding("vf_map_stale", OWN, true);
-    guest.sh(&format!("cd /sys/bus/pci/drivers/e1000e; echo {OWN} > unbind; sleep 1; echo {OWN} > bind; sleep 1"));
+    // Data that goes in and out is what shows that it works.
+    guest.set("mlx5_0", &[("rcv_data", 1 << 30), ("xmit_data", 1 << 30)]);
     guest.wait_for_finding("vf_map_stale", OWN, false);
 }
 

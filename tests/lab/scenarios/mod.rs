@@ -1,12 +1,17 @@
 //! What is to be seen on a real kernel, a file a subject.
 
+mod alerts;
 mod captures;
+mod cost;
 mod errors;
 mod hotplug;
 mod interrupts;
 mod kernel_log;
 mod migration;
+mod namespaces;
 mod pcie;
 mod ports;
+mod probes;
 mod sriov;
+mod traced;
 mod unprivileged;

@@ -200,3 +200,26 @@ fn files_and_netlink_say_the_same() {
     assert_eq!(netlink, files);
     assert!(files.lines().count() > 40, "{files}");
 }
+
+/// Speeds and widths as the stand-in takes them: from 2.5 Gb/s to 800.
+const RATES: [(u64, u64); 12] =
+    [(1, 1), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (32, 8), (64, 16), (64, 2), (128, 1), (128, 4), (256, 2)];
+
+#[test]
+fn rates_are_what_the_kernel_calls_them() {
+    let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
+    guest.stand_in();
+    guest.serve("");
+    for (speed, width) in RATES {
+        guest.set("mlx5_0", &[("speed", speed), ("width", width)]);
+        let text = guest.sh("cat /sys/class/infiniband/mlx5_0/ports/1/rate");
+        // `200 Gb/sec (4X HDR)`
+        let words: Vec<&str> = text.split_ascii_whitespace().collect();
+        let [gigabits, "Gb/sec", lanes, name] = words[..] else { panic!("{text}") };
+        let rate = gigabits.parse::<f64>().unwrap() * 1e9 / 8.0;
+        let (lanes, name) = (lanes.trim_start_matches('('), name.trim_end_matches(')'));
+        guest.wait_for("lanewatch_port_rate_bytes_per_second", &[("device", "mlx5_0"), ("port", "1")], Some(rate));
+        let info = [("device", "mlx5_0"), ("port", "1"), ("speed", name), ("width", lanes)];
+        guest.wait_for("lanewatch_port_info", &info, Some(1.0));
+    }
+}

@@ -8,6 +8,11 @@ const VF: &str = "0000:41:10.2";
 /// No hold times: what is there is found in the next pass.
 const AT_ONCE: &str = "[policy.hold]\nvf_orphan = \"0s\"\nvf_dangling = \"0s\"\nvf_count_mismatch = \"0s\"\n";
 
+/// What libvirt writes of a domain that has the VF.
+const STATUS: &str = "<domstatus state='running' reason='booted' pid='PID'><domain type='kvm' id='7'><name>vm7</name>\
+    <devices><hostdev mode='subsystem' type='pci' managed='yes'><source><address domain='0x0000' bus='0x41' slot='0x10' \
+    function='0x2'/></source></hostdev></devices></domain></domstatus>";
+
 fn vfs(kernel: Kernel) {
     let Some(mut guest) = Guest::boot(kernel) else { return };
     guest.sh("ip link set pf0 up; modprobe igbvf; modprobe vfio-pci");
@@ -44,18 +49,31 @@ fn vfs(kernel: Kernel) {
     ));
     guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "process")], Some(1.0));
     guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), false);
+    // Libvirt's status beside it says whose process that is.
+    guest.sh(&format!(
+        "mkdir -p /run/libvirt/qemu; cat > /run/libvirt/qemu/vm7.new <<END\n{}\nEND\n\
+         mv /run/libvirt/qemu/vm7.new /run/libvirt/qemu/vm7.xml",
+        STATUS.replace("PID", "$(pgrep -f qemu-stand-in)")
+    ));
+    let machine = [("pf", PF), ("vf", "1"), ("holder_kind", "vm"), ("holder", "vm7")];
+    guest.wait_for("lanewatch_vf_holder_info", &machine, Some(1.0));
     let table = guest.sh("lanewatch vf");
-    assert!(table.contains("02:00:00:00:00:10"), "{table}");
+    assert!(table.contains("02:00:00:00:00:10") && table.contains("vm7"), "{table}");
 
-    // Another network namespace has an interface of a VF.
+    // Another network namespace has an interface of a VF. Nobody shows it while nobody lives there.
     guest.sh(&format!("ip netns add n1; ip link set $(ls /sys/bus/pci/devices/{PF}/virtfn2/net) netns n1"));
-    guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "2"), ("holder_kind", "netns")], Some(1.0));
+    guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "2"), ("holder_kind", "unknown")], Some(1.0));
+    guest.sh("(setsid ip netns exec n1 sleep 600 >/dev/null 2>&1 &)");
+    let namespace = [("pf", PF), ("vf", "2"), ("holder_kind", "netns"), ("holder", "n1")];
+    guest.wait_for("lanewatch_vf_holder_info", &namespace, Some(1.0));
 
-    // Destroyed: the series end, and nothing else does.
-    guest.sh("pkill -f qemu-stand-in; sleep 1");
+    // Destroyed under its holder: the series end, and the machine claims what is not there.
     guest.sh(&format!("echo 0 > /sys/bus/pci/devices/{PF}/sriov_numvfs"));
     guest.wait_for("lanewatch_sriov_vfs", &[("pf", PF), ("kind", "present")], Some(0.0));
     guest.wait_for("lanewatch_vf_info", &[("pf", PF), ("vf", "1")], None);
+    assert_eq!(guest.wait_for_finding("vf_dangling", VF, true).as_deref(), Some("gone"));
+    guest.sh("pkill -f qemu-stand-in; rm /run/libvirt/qemu/vm7.xml");
+    guest.wait_for_finding("vf_dangling", VF, false);
     assert!(!guest.log().contains("panicked"));
 }
 

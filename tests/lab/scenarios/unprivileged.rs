@@ -23,3 +23,39 @@ fn an_ordinary_user_sees_the_lane_and_is_told_what_is_hidden() {
     let (_, vfs) = guest.run(&format!("{user} lanewatch vf 2>&1"));
     assert!(vfs.contains("unknown") && vfs.contains("CAP_SYS_PTRACE"), "{vfs}");
 }
+
+/// What a unit of systemd takes away, as far as it can be taken by hand: `/sys` and `/proc/sys` read-only, devices of its
+/// own, no capability, none to be had, a user of its own.
+const CONFINED: &str = "for d in /sys /proc/sys; do mount --bind $d $d && mount -o remount,bind,ro $d; done
+    mkdir -p /run/dev; mount -t tmpfs -o mode=755 dev /run/dev
+    for n in null zero random urandom; do touch /run/dev/$n; mount --bind /dev/$n /run/dev/$n; done
+    mount --rbind /run/dev /dev; mount -t tmpfs tmp /tmp
+    exec setpriv --reuid 65534 --regid 65534 --clear-groups --inh-caps=-all --bounding-set=-all --no-new-privs \"$@\"";
+
+#[test]
+fn a_confined_agent_serves_and_says_what_is_hidden() {
+    let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
+    guest.stand_in();
+    guest.sh("echo 1 > /sys/bus/pci/devices/0000:41:00.0/sriov_numvfs; modprobe vfio-pci; \
+        cd /sys/bus/pci/devices/0000:41:10.0; echo vfio-pci > driver_override; echo 0000:41:10.0 > /sys/bus/pci/drivers_probe; \
+        mkdir -p /var/lib/lanewatch; chown 65534:65534 /var/lib/lanewatch; mount --make-rprivate /");
+    guest.sh(&format!("cat > /run/confined <<'END'\n{CONFINED}\nEND"));
+    guest.serve_under("unshare --mount bash /run/confined", "");
+    let status = guest.sh("cat /proc/$(pgrep -x lanewatch)/status");
+    for line in ["Uid:\t65534", "CapBnd:\t0000000000000000", "NoNewPrivs:\t1"] {
+        assert!(status.contains(line), "{status}");
+    }
+
+    guest.wait_for("lanewatch_port_state", &[("device", "mlx5_0"), ("state", "ACTIVE")], Some(1.0));
+    guest.wait_for("lanewatch_port_rate_bytes_per_second", &[("device", "mlx5_0")], Some(50e9));
+    guest.wait_for("lanewatch_vf_holder_info", &[("vf", "0"), ("holder_kind", "unknown")], Some(1.0));
+    for collector in ["rdma", "pci", "irq", "sriov"] {
+        guest.wait_for("lanewatch_collector_success", &[("collector", collector)], Some(1.0));
+    }
+    for (area, there) in [("rdma", "seen"), ("irq", "seen"), ("kmsg", "hidden"), ("holders", "hidden")] {
+        guest.wait_for("lanewatch_visibility_info", &[("area", area), ("visibility", there)], Some(1.0));
+    }
+    guest.wait_until("a baseline", |guest| guest.event_kinds().iter().any(|kind| kind == "baseline_learned"));
+    guest.sh("[ -n \"$(ls -A /var/lib/lanewatch)\" ]");
+    assert!(!guest.log().contains("panicked"));
+}

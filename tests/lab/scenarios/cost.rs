@@ -1,0 +1,54 @@
+//! What the agent costs on a real kernel, beside a recorded host of the same machine: prints, shows nothing.
+
+use std::thread;
+use std::time::Duration;
+
+use crate::guest::{Guest, Kernel};
+
+const SCRAPES: u32 = 10;
+
+/// Apart enough that each scrape is a reading of its own.
+const APART: Duration = Duration::from_millis(1500);
+
+/// CPU time a scrape with all that is done between two, in milliseconds; samples; system calls a sample.
+fn measure(guest: &mut Guest, config: &str) -> (f64, usize, f64) {
+    guest.serve(config);
+    guest.scrape();
+    let scrapes = |guest: &Guest| {
+        (0..SCRAPES)
+            .map(|_| {
+                thread::sleep(APART);
+                guest.scrape().len()
+            })
+            .sum::<usize>()
+    };
+    let cpu = |guest: &Guest| guest.value("process_cpu_seconds_total", &[]).unwrap();
+    let before = cpu(guest);
+    let samples = scrapes(guest) / SCRAPES as usize;
+    let spent = (cpu(guest) - before) / f64::from(SCRAPES);
+    guest.sh("(setsid strace -f -c -qq -o /run/calls -p $(pgrep -x lanewatch) >/run/strace.log 2>&1 &); \
+         for i in $(seq 100); do grep -q 'TracerPid:.[1-9]' /proc/$(pgrep -x lanewatch)/status && exit 0; sleep 0.1; done; exit 1");
+    let traced = scrapes(guest);
+    guest.sh("pkill -INT strace; while pgrep strace >/dev/null; do sleep 0.1; done");
+    let total = guest.sh("awk '$NF == \"total\" { print $(NF > 4 ? (NF == 6 ? 4 : 4) : 3) }' /run/calls");
+    let calls: f64 = total.trim().parse().unwrap_or_else(|_| panic!("{total}"));
+    guest.stop("TERM");
+    #[expect(clippy::cast_precision_loss, reason = "few")]
+    let calls = calls / traced as f64;
+    (spent * 1e3, samples, calls)
+}
+
+#[test]
+#[ignore = "measures"]
+fn cost() {
+    let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
+    guest.stand_in();
+    let real = measure(&mut guest, "");
+    guest.sh("cd /run; lanewatch snapshot -o host.tar.gz; mkdir tree; tar -xzf host.tar.gz -C tree");
+    let root = guest.sh("dirname $(find /run/tree -maxdepth 2 -name sys)").trim().to_owned();
+    let recorded = measure(&mut guest, &format!("[path]\nrootfs = \"{root}\"\n"));
+    println!("in an emulated machine with 2 stand-in cards, {SCRAPES} scrapes {APART:?} apart:");
+    for (what, (cpu, samples, calls)) in [("its kernel", real), ("a recording of it", recorded)] {
+        println!("{what}: {cpu:.1} ms of CPU a scrape, {samples} samples, {calls:.2} system calls a sample");
+    }
+}
