@@ -29,8 +29,9 @@ fn measure(guest: &mut Guest, config: &str) -> (f64, usize, f64) {
     guest.sh("(setsid strace -f -c -qq -o /run/calls -p $(pgrep -x lanewatch) >/run/strace.log 2>&1 &); \
          for i in $(seq 100); do grep -q 'TracerPid:.[1-9]' /proc/$(pgrep -x lanewatch)/status && exit 0; sleep 0.1; done; exit 1");
     let traced = scrapes(guest);
-    guest.sh("pkill -INT strace; while pgrep strace >/dev/null; do sleep 0.1; done");
-    let total = guest.sh("awk '$NF == \"total\" { print $(NF > 4 ? (NF == 6 ? 4 : 4) : 3) }' /run/calls");
+    let total = guest
+        .sh("pkill -TERM -x strace; for i in $(seq 100); do pgrep -x strace >/dev/null || break; sleep 0.1; done; \
+         awk '$NF == \"total\" { print $4 }' /run/calls");
     let calls: f64 = total.trim().parse().unwrap_or_else(|_| panic!("{total}"));
     guest.stop("TERM");
     #[expect(clippy::cast_precision_loss, reason = "few")]
