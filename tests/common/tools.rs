@@ -145,6 +145,15 @@ impl Prometheus {
         }
     }
 
+    /// Waits until the one target's health and last error suit.
+    pub fn wait_for_target(&self, suits: impl Fn(&str, &str) -> bool) {
+        let end = Instant::now() + Duration::from_secs(30);
+        while !self.targets().iter().any(|(health, error)| suits(health, error)) {
+            assert!(Instant::now() < end, "the target stayed {:?}", self.targets());
+            thread::sleep(Duration::from_millis(200));
+        }
+    }
+
     /// Health and last error of what is scraped.
     pub fn targets(&self) -> Vec<(String, String)> {
         targets(self.server.address)

@@ -29,9 +29,9 @@ fn it_scrapes_with_what_is_asked_for_and_not_without() {
         if admitted {
             prometheus.wait_for("lanewatch_device_info", |series| series.len() == 2);
         } else {
-            let (health, error) = prometheus.targets().remove(0);
-            assert_eq!(health, "down");
-            assert!(error.contains(if password == PASSWORD { "tls" } else { "401" }), "{error}");
+            // A scrape that comes late on a busy machine fails for another reason first.
+            let why = if password == PASSWORD { "tls" } else { "401" };
+            prometheus.wait_for_target(|health, error| health == "down" && error.contains(why));
         }
     }
 }
