@@ -11,7 +11,7 @@ use crate::model::units::BytesPerSecond;
 /// Values further apart than this are not one limit.
 const SPREAD: f64 = 1.15;
 
-/// Share of a path from which it is named as the limit.
+/// Share of what a limit lets through from which it is named as the limit.
 const AT_LIMIT: f64 = 0.85;
 
 /// No value is above a path by more than this.
@@ -163,12 +163,13 @@ impl Limit {
     /// What stands at a value, with messages of this size in bytes.
     pub fn of(way: Way, value: BytesPerSecond, size: Option<u64>, ceiling: &Ceiling) -> Self {
         let value = one_way(way, value).0;
-        let at = |limit: BytesPerSecond| value >= limit.0 * AT_LIMIT && value <= limit.0 * TOLERANCE;
+        let at = |least: f64, most: BytesPerSecond| value >= least * AT_LIMIT && value <= most.0 * TOLERANCE;
         // A loop within a card does not meet the port's rate.
         let most = ceiling.path.or(ceiling.rate).map_or(f64::INFINITY, |most| most.0 * TOLERANCE);
         match (ceiling.path.filter(|_| ceiling.by_path), ceiling.rate) {
-            (Some(path), _) if at(path) => Self::Path,
-            (_, Some(rate)) if at(rate) && value <= most => Self::Rate,
+            // Of a path's bytes only the payload is measured.
+            (Some(path), _) if at(ceiling.payload.0, path) => Self::Path,
+            (_, Some(rate)) if at(rate.0, rate) && value <= most => Self::Rate,
             _ if value > most || ceiling.rate.is_some_and(|rate| value > rate.0) => Self::NotThis,
             _ if size.is_some_and(|size| size < FILLS) => Self::Size,
             _ => Self::Other,
@@ -312,6 +313,7 @@ mod tests {
         let port_alone = Ceiling::new(Some(gbits(100.0)), None, 0.9).unwrap();
         for (value, size, ceiling, limit) in [
             (57.1, Some(131_072), &narrow, Limit::Path),
+            (51.9, Some(131_072), &narrow, Limit::Path),
             (44.0, Some(131_072), &narrow, Limit::Other),
             (44.0, Some(2048), &narrow, Limit::Size),
             (191.0, None, &narrow, Limit::NotThis),
