@@ -108,3 +108,45 @@ fn identifiers_are_kept_on_request_and_files_are_never_overwritten() {
     assert_eq!(nowhere.code, Some(1));
     assert!(nowhere.stderr.starts_with("lanewatch: cannot write none/x.tar.gz: "), "{}", nowhere.stderr);
 }
+
+/// What `metrics` says of a host, without what is the program's own: times, and how long a reading took.
+fn series(root: &Path) -> Vec<String> {
+    let output = lanewatch(&["metrics", "--path.rootfs", root.to_str().unwrap()]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let own = |line: &&str| {
+        line.starts_with('#') || line.starts_with("process_") || line.contains("_seconds") || line.contains("timestamp")
+    };
+    output.stdout.lines().filter(|line| !own(line)).map(str::to_owned).collect()
+}
+
+/// Turns every link below a directory into a file with its target.
+fn forget_links(directory: &Path) -> usize {
+    let mut links = 0;
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_symlink() {
+            let target = fs::read_link(&path).unwrap();
+            fs::remove_file(&path).unwrap();
+            fs::write(&path, target.to_str().unwrap()).unwrap();
+            links += 1;
+        } else if path.is_dir() {
+            links += forget_links(&path);
+        }
+    }
+    links
+}
+
+#[test]
+fn an_archive_that_knows_no_links_loses_nothing() {
+    let root = TempDir::new().unwrap();
+    host(root.path());
+    let whole = series(root.path());
+    for name in ["lanewatch_port_gids{", "lanewatch_vf_info{", "lanewatch_irq_vectors{", "lanewatch_pcie_path_info{"] {
+        assert!(whole.iter().any(|line| line.starts_with(name)), "{name} in {whole:#?}");
+    }
+    assert!(forget_links(&root.path().join("sys")) > 20);
+    let without = series(root.path());
+    let lost: Vec<&String> = whole.iter().filter(|line| !without.contains(line)).collect();
+    let new: Vec<&String> = without.iter().filter(|line| !whole.contains(line)).collect();
+    assert!(lost.is_empty() && new.is_empty(), "lost {lost:#?}, new {new:#?}");
+}

@@ -222,13 +222,35 @@ fn numbers(vectors: &[&IrqVector]) -> String {
     if more > 0 { format!("{} and {more} more", named.join(" ")) } else { named.join(" ") }
 }
 
+/// Numbers as words of a shell's loop, runs of them short, and how many of them these words are.
+fn words(numbers: impl Iterator<Item = u32>) -> (String, usize) {
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if number.checked_sub(1) == Some(*last) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let (mut words, mut named) = (Vec::new(), 0);
+    for (first, last) in runs.iter().take(NAMED) {
+        named += usize::try_from(last - first).unwrap_or(usize::MAX).saturating_add(1);
+        match last - first {
+            0 => words.push(first.to_string()),
+            1 => words.push(format!("{first} {last}")),
+            _ => words.push(format!("$(seq {first} {last})")),
+        }
+    }
+    (words.join(" "), named)
+}
+
 /// The commands that show and mend it.
 fn advice(view: &View<'_>, placed: &Placed<'_>, off: &[&IrqVector]) -> String {
-    let irqs: Vec<String> = off.iter().take(NAMED).map(|vector| vector.irq.to_string()).collect();
-    let (list, own) = (irqs.join(" "), usable(view, placed.own));
-    let more = if off.len() > NAMED { format!(" (and {} more)", off.len() - NAMED) } else { String::new() };
-    let show = format!("`for i in {list}; do grep . /proc/irq/$i/effective_affinity_list; done` shows it{more}");
-    let mend = format!("`for i in {list}; do echo {own} > /proc/irq/$i/smp_affinity_list; done` mends it");
+    let own = usable(view, placed.own);
+    let (list, named) = words(off.iter().map(|vector| vector.irq));
+    let more = off.len().saturating_sub(named);
+    let more = if more > 0 { format!(" (and {more} more likewise)") } else { String::new() };
+    let show = format!("`for i in {list}; do grep . /proc/irq/$i/effective_affinity_list; done` shows it");
+    let mend = format!("`for i in {list}; do echo {own} > /proc/irq/$i/smp_affinity_list; done` mends it{more}");
     match owner(view, off) {
         "irqbalance" => format!(
             "{show}. irqbalance runs here and moves vectors: `systemctl restart irqbalance` lets it place them anew; \
@@ -348,5 +370,18 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
                 .because("baseline_vectors", Some(before.vectors))
                 .because("policy_owner", Some(owner(view, &off))),
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_words_of_a_loop() {
+        assert_eq!(words([301].into_iter()), ("301".to_owned(), 1));
+        assert_eq!(words([7, 9, 10, 40, 41, 42].into_iter()), ("7 9 10 $(seq 40 42)".to_owned(), 6));
+        let (list, named) = words((0..40).step_by(2));
+        assert_eq!((list.as_str(), named), ("0 2 4 6 8 10 12 14", NAMED));
     }
 }

@@ -221,7 +221,8 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let (Some(bandwidth), Some(demand)) = (link.bandwidth(), view.lanes.demand.get(&link.name)) else { continue };
-        let Some((reason, severity, hold, cause)) = cause(view, link) else {
+        let alone = rate.0 > bandwidth.0 * (1.0 + 1e-9);
+        let Some((reason, severity, hold, cause)) = cause(view, link, alone) else {
             verdicts.unknown(Check::PcieBelowPortRate, subject, None);
             continue;
         };
@@ -246,8 +247,8 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// Why a link carries less than is asked of it; none where its capability is unknown.
-fn cause(view: &View<'_>, link: &Link) -> Option<(&'static str, Severity, Hold, String)> {
+/// Why a link carries less than is asked of it; none where its capability is unknown. `alone`: one port asks for more.
+fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(&'static str, Severity, Hold, String)> {
     let (speed, width) = (link.speed(), link.width());
     let (by_speed, by_width) = (speed.verdict(), width.verdict());
     let narrow = by_width == Verdict::Degraded;
@@ -271,8 +272,12 @@ fn cause(view: &View<'_>, link: &Link) -> Option<(&'static str, Severity, Hold, 
     if by_speed == Verdict::Unknown || by_width == Verdict::Unknown {
         return None;
     }
-    let text = "that is all the card can do, so it is a limit of the design: plan with the share, not with the rate.";
-    Some(("by_design", Severity::Info, WIDTH_HOLD, text.to_owned()))
+    // Cards whose port is faster than their link may be halves of one: the other half has no RDMA device, no interface.
+    let unless = if alone { ", unless a second link of it (Socket Direct) carries the rest" } else { "" };
+    let text = format!(
+        "that is all the card can do here, so it is a limit of the design{unless}: plan with the share, not with the rate."
+    );
+    Some(("by_design", Severity::Info, WIDTH_HOLD, text))
 }
 
 /// `pcie_drifted`: a link below this host's own baseline or below the policy, whatever its capability says.

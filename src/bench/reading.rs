@@ -11,11 +11,14 @@ use crate::model::units::BytesPerSecond;
 /// Values further apart than this are not one limit.
 const SPREAD: f64 = 1.15;
 
-/// Share of a path from which it is named as the limit.
+/// Share of what a limit lets through from which it is named as the limit.
 const AT_LIMIT: f64 = 0.85;
 
 /// No value is above a path by more than this.
 const TOLERANCE: f64 = 1.02;
+
+/// Messages smaller than this do not fill a lane, in bytes.
+const FILLS: u64 = 65536;
 
 /// How a number was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,6 +31,18 @@ pub enum Way {
     BothWays,
     /// TCP.
     Tcp,
+}
+
+impl Way {
+    /// Its word in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Rdma => "rdma",
+            Self::ConnectionManager => "rdma_cm",
+            Self::BothWays => "rdma_both",
+            Self::Tcp => "tcp",
+        }
+    }
 }
 
 impl fmt::Display for Way {
@@ -50,53 +65,136 @@ pub enum Said {
         way: Way,
         /// The value; of both ways, their sum.
         value: BytesPerSecond,
-        /// Message size in bytes.
-        size: Option<u64>,
-        /// What the output calls its device.
-        device: Option<String>,
     },
-    /// A typical latency in seconds, with its report.
-    Latency(f64, Box<perftest::Report>),
+    /// A typical latency in seconds.
+    Latency(f64),
     /// Data could not be moved.
     Failed(Failure, String),
     /// There is no value, and why.
     Nothing(String),
 }
 
-/// Reads an output: perftest's text or JSON (bandwidths in `unit`), or iperf3's JSON.
-pub fn read(text: &str, unit: Unit) -> Said {
-    let table = from_text(text);
-    if let Some(trouble) = table.trouble {
-        return Said::Failed(trouble.failure, trouble.text);
+/// An output that was read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Output {
+    /// What it says.
+    pub said: Said,
+    /// All that perftest said; empty where another program spoke.
+    pub report: perftest::Report,
+}
+
+impl Output {
+    /// What the output calls its device.
+    pub fn device(&self) -> Option<&str> {
+        self.report.device.as_deref()
     }
-    let report = if table.has_values() {
-        table
-    } else if table.impossible {
-        return Said::Nothing("it has a value that cannot be".to_owned());
-    } else {
-        match (iperf::from_json(text), from_json(text, unit)) {
+
+    /// The message size of its bandwidth, in bytes.
+    pub fn size(&self) -> Option<u64> {
+        self.report.best().and_then(|row| row.size)
+    }
+}
+
+/// Reads an output: perftest's text or JSON (bandwidths in `unit`), or iperf3's JSON.
+pub fn read(text: &str, unit: Unit) -> Output {
+    let mut table = from_text(text);
+    if let Some(trouble) = &table.trouble {
+        return Output { said: Said::Failed(trouble.failure, trouble.text.clone()), report: table };
+    }
+    if !table.has_values() {
+        let nothing = |why: String| Output { said: Said::Nothing(why), report: perftest::Report::default() };
+        if table.impossible {
+            return nothing("it has a value that cannot be".to_owned());
+        }
+        table = match (iperf::from_json(text), from_json(text, unit)) {
             (Ok(report), _) => {
                 let value = BytesPerSecond(report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0));
                 let way = if report.reverse.is_some() { Way::BothWays } else { Way::Tcp };
-                return Said::Bandwidth { way, value, size: None, device: None };
+                return Output { said: Said::Bandwidth { way, value }, report: perftest::Report::default() };
             }
             (_, Ok(report)) => report,
-            (Err(iperf::NoResult::Said(said)), _) => return Said::Nothing(format!("iperf3 says: {said}")),
-            (_, Err(error)) => return Said::Nothing(error.to_string()),
-        }
-    };
+            (Err(iperf::NoResult::Said(said)), _) => return nothing(format!("iperf3 says: {said}")),
+            (_, Err(error)) => return nothing(error.to_string()),
+        };
+    }
+    Output { said: value(&table), report: table }
+}
+
+fn value(report: &perftest::Report) -> Said {
     if let Some(row) = report.best() {
         let way = match (report.is_bidirectional(), report.connection_manager) {
             (true, _) => Way::BothWays,
             (false, true) => Way::ConnectionManager,
             (false, false) => Way::Rdma,
         };
-        return Said::Bandwidth { way, value: row.average, size: row.size, device: report.device.clone() };
+        return Said::Bandwidth { way, value: row.average };
     }
     let typical = report.latency.iter().find_map(|row| row.value(Statistic::Typical).or(row.value(Statistic::Average)));
-    match typical {
-        Some(value) => Said::Latency(value, Box::new(report)),
-        None => Said::Nothing("it has no value".to_owned()),
+    typical.map_or_else(|| Said::Nothing("it has no value".to_owned()), Said::Latency)
+}
+
+/// What keeps a value from being more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Limit {
+    /// The PCIe path.
+    Path,
+    /// The port's rate.
+    Rate,
+    /// The size of its messages.
+    Size,
+    /// Something else: the lane could carry more.
+    Other,
+    /// Nothing of this lane, which carries less than that.
+    NotThis,
+}
+
+impl Limit {
+    /// Its word in JSON.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Path => "pcie_path",
+            Self::Rate => "port_rate",
+            Self::Size => "message_size",
+            Self::Other => "other",
+            Self::NotThis => "not_this_lane",
+        }
+    }
+
+    /// What stands at a value, with messages of this size in bytes.
+    pub fn of(way: Way, value: BytesPerSecond, size: Option<u64>, ceiling: &Ceiling) -> Self {
+        let value = one_way(way, value).0;
+        let at = |least: f64, most: BytesPerSecond| value >= least * AT_LIMIT && value <= most.0 * TOLERANCE;
+        // A loop within a card does not meet the port's rate.
+        let most = ceiling.path.or(ceiling.rate).map_or(f64::INFINITY, |most| most.0 * TOLERANCE);
+        match (ceiling.path.filter(|_| ceiling.by_path), ceiling.rate) {
+            // Of a path's bytes only the payload is measured.
+            (Some(path), _) if at(ceiling.payload.0, path) => Self::Path,
+            (_, Some(rate)) if at(rate.0, rate) && value <= most => Self::Rate,
+            _ if value > most || ceiling.rate.is_some_and(|rate| value > rate.0) => Self::NotThis,
+            _ if size.is_some_and(|size| size < FILLS) => Self::Size,
+            _ => Self::Other,
+        }
+    }
+
+    /// One sentence of it, or two.
+    pub fn says(self, ceiling: &Ceiling) -> String {
+        let text = |limit: Option<BytesPerSecond>| limit.map(|limit| limit.to_string()).unwrap_or_default();
+        match self {
+            Self::Path => format!(
+                "It is the PCIe path, which carries {}: not SR-IOV, not the connection manager, not TCP, not the \
+                 cable. Look at `lanewatch explain`.",
+                text(ceiling.path)
+            ),
+            Self::Rate => format!("It is the port's rate, {}.", text(ceiling.rate)),
+            Self::Size => format!("Messages this small do not fill a lane: measure with {FILLS} bytes or more."),
+            Self::Other => {
+                "It is below what port and PCIe path carry: look at the other end, at NUMA and CPUs.".to_owned()
+            }
+            Self::NotThis => format!(
+                "It is more than this lane carries ({}): it was measured within a card, or on another device.",
+                text(Some(ceiling.payload))
+            ),
+        }
     }
 }
 
@@ -147,17 +245,10 @@ pub fn together(numbers: &[(Way, BytesPerSecond)], ceiling: Option<&Ceiling>) ->
     if sum {
         text.push_str(" A sum of both directions is not to be held against the rate of one.");
     }
-    let at = |limit: BytesPerSecond| most.0 >= limit.0 * AT_LIMIT && most.0 <= limit.0 * TOLERANCE;
-    let limit = match ceiling.map(|ceiling| (ceiling.by_path, ceiling.path, ceiling.rate)) {
-        Some((true, Some(path), _)) if at(path) => format!(
-            " It is the PCIe path, which carries {path}: not SR-IOV, not the connection manager, not TCP, not the \
-             cable. Look at `lanewatch explain`."
-        ),
-        Some((_, _, Some(rate))) if at(rate) => format!(" It is the port's rate, {rate}."),
-        Some(_) => " It is below what port and PCIe path carry: look at the other end, at NUMA and CPUs.".to_owned(),
-        None => String::new(),
-    };
-    text.push_str(&limit);
+    if let Some(ceiling) = ceiling {
+        text.push(' ');
+        text.push_str(&Limit::of(Way::Rdma, most, None, ceiling).says(ceiling));
+    }
     Some(text)
 }
 
@@ -192,8 +283,8 @@ mod tests {
         ];
         let numbers: Vec<(Way, BytesPerSecond)> = outputs
             .iter()
-            .filter_map(|text| match read(text, Unit::MebibytesPerSecond) {
-                Said::Bandwidth { way, value, .. } => Some((way, value)),
+            .filter_map(|text| match read(text, Unit::MebibytesPerSecond).said {
+                Said::Bandwidth { way, value } => Some((way, value)),
                 _ => None,
             })
             .collect();
@@ -216,8 +307,32 @@ mod tests {
     }
 
     #[test]
+    fn one_number_has_a_limit_too() {
+        let of = |value, size, ceiling: &Ceiling| Limit::of(Way::Rdma, gbits(value), size, ceiling);
+        let (narrow, wide) = (narrow().unwrap(), Ceiling::new(Some(gbits(200.0)), Some(gbits(252.06)), 0.9).unwrap());
+        let port_alone = Ceiling::new(Some(gbits(100.0)), None, 0.9).unwrap();
+        for (value, size, ceiling, limit) in [
+            (57.1, Some(131_072), &narrow, Limit::Path),
+            (51.9, Some(131_072), &narrow, Limit::Path),
+            (44.0, Some(131_072), &narrow, Limit::Other),
+            (44.0, Some(2048), &narrow, Limit::Size),
+            (191.0, None, &narrow, Limit::NotThis),
+            (191.0, Some(1 << 20), &wide, Limit::Rate),
+            (57.1, Some(1 << 20), &wide, Limit::Other),
+            (221.0, Some(1 << 20), &wide, Limit::NotThis),
+            (97.0, Some(1 << 20), &port_alone, Limit::Rate),
+            (140.0, Some(1 << 20), &port_alone, Limit::NotThis),
+        ] {
+            assert_eq!(of(value, size, ceiling), limit, "{value} {size:?} {ceiling:?}");
+        }
+        assert_eq!(Limit::of(Way::BothWays, gbits(115.0), None, &narrow), Limit::Path);
+        assert!(Limit::Path.says(&narrow).starts_with("It is the PCIe path, which carries 63.0 Gb/s"));
+        assert!(Limit::NotThis.says(&wide).contains("more than this lane carries (200 Gb/s)"));
+    }
+
+    #[test]
     fn what_is_no_number() {
-        let read = |text: &str| read(text, Unit::GigabitsPerSecond);
+        let read = |text: &str| read(text, Unit::GigabitsPerSecond).said;
         let failed = read("Couldn't connect to 198.51.100.7:18599\n");
         assert!(matches!(failed, Said::Failed(Failure::TcpSetup, _)));
         assert!(
@@ -225,6 +340,6 @@ mod tests {
         );
         assert!(matches!(read("hello"), Said::Nothing(_)));
         let latency = read("{\nresults: {\nMsgSize: 2,\nt_typical: 2.00,\nt_avg: 2.5,\n},\n}\n");
-        assert!(matches!(latency, Said::Latency(value, _) if (value - 2e-6).abs() < 1e-12));
+        assert!(matches!(latency, Said::Latency(value) if (value - 2e-6).abs() < 1e-12));
     }
 }

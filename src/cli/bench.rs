@@ -1,10 +1,9 @@
 //! `lanewatch bench`: run probes now, or read what somebody else's benchmark said.
 
 pub mod args;
+mod read;
 
-use std::fmt::Write as _;
 use std::io::IsTerminal as _;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
@@ -18,22 +17,16 @@ use super::failure::Failure;
 use super::look::look;
 use super::print;
 use super::settings::Settings;
-use crate::assess::probe::Ceiling;
 use crate::bench::child::{is_stopped, stop_all};
 use crate::bench::guard::{self, Rules};
 use crate::bench::lock::HostLock;
-use crate::bench::perftest::Unit;
 use crate::bench::probe::{Bench, Tuning, own};
-use crate::bench::reading::{Said, Way, beside, read, together};
-use crate::bench::target::Target;
 use crate::bench::tools::Tools;
 use crate::export::json::bench as json;
 use crate::export::text::bench as text;
-use crate::host::fs::read_regular;
 use crate::host::netlink::socket::route;
 use crate::model::ids::PortKey;
 use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
-use crate::model::units::BytesPerSecond;
 use crate::watch::Report;
 use crate::watch::probes::hand_over;
 
@@ -43,16 +36,13 @@ const SAMPLE: Duration = Duration::from_secs(2);
 /// When to give up on devices that do not answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Longest output that is read, in bytes.
-const LONGEST: u64 = 4 << 20;
-
 /// Runs what was asked for.
 ///
 /// # Errors
 /// There is no such device or probe, the host cannot be looked at, or another probe runs on it.
 pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     if !flags.read.is_empty() {
-        return read_outputs(settings, flags);
+        return read::run(settings, flags);
     }
     if !settings.host().live && !flags.force {
         let message = "a probe measures this machine, and the host to read is another; --force measures nevertheless";
@@ -202,55 +192,4 @@ fn bar(tuning: &Tuning) -> ProgressBar {
         }
     });
     bar
-}
-
-/// Reads outputs of benchmarks, and says what they say together.
-fn read_outputs(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    let ceiling = flags.device.as_ref().map(|name| ceiling(settings, name)).transpose()?.flatten();
-    let mut numbers: Vec<(Way, BytesPerSecond)> = Vec::new();
-    let mut out = String::new();
-    let mut failed = false;
-    for path in &flags.read {
-        let said = read(&contents(path)?, Unit::MebibytesPerSecond);
-        let line = match said {
-            Said::Bandwidth { way, value, size, device } => {
-                numbers.push((way, value));
-                let size = size.map(|size| format!(" ({size} B)")).unwrap_or_default();
-                let device = device.map(|device| format!(", {device}")).unwrap_or_default();
-                format!("{}{size}{device}", beside(way, value, ceiling.as_ref()))
-            }
-            Said::Latency(typical, report) => {
-                let device = report.device.map(|device| format!(", {device}")).unwrap_or_default();
-                format!("latency: typically {:.2} us{device}", typical * 1e6)
-            }
-            Said::Failed(failure, text) => {
-                failed = true;
-                format!("FAILED ({}): {text}", failure.as_str())
-            }
-            Said::Nothing(why) => {
-                failed = true;
-                format!("no value: {why}")
-            }
-        };
-        let _ = writeln!(out, "{}: {line}", path.display());
-    }
-    if let Some(text) = together(&numbers, ceiling.as_ref()) {
-        let _ = writeln!(out, "\n{text}");
-    }
-    print(out.as_bytes())?;
-    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-}
-
-fn contents(path: &Path) -> Result<String, Failure> {
-    let bytes = read_regular(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// What the lane of a device or port carries.
-fn ceiling(settings: &Settings, name: &str) -> Result<Option<Ceiling>, Failure> {
-    let report = look(settings, Duration::ZERO, LIMIT)?;
-    let flags = Flags { device: Some(name.to_owned()), ..Flags::default() };
-    let keys = wanted(&report, &flags)?;
-    let port = keys.first().and_then(|key| key.port.as_ref());
-    Ok(port.and_then(|port| Target::new(&report, &settings.paths.1, port)).and_then(|target| target.ceiling))
 }

@@ -58,7 +58,9 @@ impl Lane for Tables {
             if pass.host.io.link(&device.function.join("physfn")).is_ok() {
                 continue;
             }
-            let class = pass.host.sysfs.join("class/infiniband").join(device.name.as_str());
+            // The class entry is a link, which in a recorded host may be a file with its target.
+            let entry = pass.host.sysfs.join("class/infiniband").join(device.name.as_str());
+            let Ok(class) = pass.host.resolve(&entry) else { continue };
             let names = pass.host.io.list(&class.join("ports")).unwrap_or_default();
             let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
             numbers.sort_unstable();

@@ -128,3 +128,86 @@ fn outputs_are_read_together() {
     assert_eq!(failed.code, Some(1));
     assert!(failed.stdout.contains("FAILED (tcp_setup): TCP set-up failed"), "{}", failed.stdout);
 }
+
+/// perftest's table of one size, and everything before it that tells of the run.
+fn table(device: &str, size: u64, average: &str) -> String {
+    format!(
+        "                    RDMA_Read BW Test\n Dual-port       : OFF\t\tDevice         : {device}\n Number of qps   : \
+         1\t\tTransport type : IB\n Link type       : Ethernet\n rdma_cm QPs\t : OFF\n #bytes     #iterations    \
+         BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]    CPU_Util[%]\n {size}       211733           0.00      \
+         {average}\t\t   0.423466\t    3.50\n"
+    )
+}
+
+#[test]
+fn one_output_is_held_against_the_device_that_it_names() {
+    let scene = Scene::new("ok", &narrow());
+    let read = |text: &str, arguments: &[&str]| {
+        fs::write(scene.path("said.txt"), text).unwrap();
+        let path = scene.path("said.txt");
+        bench(&scene, &[&["--read", path.to_str().unwrap()], arguments].concat())
+    };
+    let shown = read(&table("mlx5_1", 131_072, "55.60"), &[]);
+    for part in [
+        "28 % of the port's 200 Gb/s, 88 % of the PCIe path's 63.0 Gb/s (131072 B), mlx5_1 (held against this host's)\n",
+        "\nIt is the PCIe path, which carries 63.0 Gb/s: not SR-IOV",
+    ] {
+        assert!(shown.stdout.contains(part), "{part:?} in {}", shown.stdout);
+    }
+    // The same value with a lane that could carry it three times over.
+    let shown = read(&table("mlx5_0", 131_072, "55.60"), &[]);
+    assert!(shown.stdout.contains("It is below what port and PCIe path carry"), "{}", shown.stdout);
+    let shown = read(&table("mlx5_0", 131_072, "192.20"), &[]);
+    assert!(shown.stdout.contains("\nIt is the port's rate, 200 Gb/s."), "{}", shown.stdout);
+    let shown = read(&table("mlx5_0", 512, "1.73"), &[]);
+    assert!(shown.stdout.contains("Messages this small do not fill a lane"), "{}", shown.stdout);
+    let shown = read(&table("mlx5_7", 131_072, "55.60"), &[]);
+    assert!(shown.stdout.ends_with("said.txt: RDMA one way: 55.6 Gb/s (131072 B), mlx5_7\n"), "{}", shown.stdout);
+
+    let json = read(&table("mlx5_1", 131_072, "55.60"), &["--format", "json"]);
+    assert_eq!(json.code, Some(0), "{json:?}");
+    let document: Value = serde_json::from_str(&json.stdout).unwrap();
+    let output = &document["outputs"][0];
+    for (key, value) in [
+        ("result", "measured"),
+        ("test", "RDMA_Read BW"),
+        ("device", "mlx5_1"),
+        ("link_type", "Ethernet"),
+        ("transport", "IB"),
+        ("way", "rdma"),
+        ("port", "mlx5_1/1"),
+        ("limit", "pcie_path"),
+    ] {
+        assert_eq!(output[key].as_str(), Some(value), "{key} in {output}");
+    }
+    for (key, value) in [
+        ("size_bytes", 131_072.0),
+        ("bandwidth_bytes_per_second", 6.95e9),
+        ("messages_per_second", 423_466.0),
+        ("cpu_ratio", 0.035),
+        ("port_rate_bytes_per_second", 25e9),
+    ] {
+        assert!(output[key].as_f64().is_some_and(|at| (at / value - 1.0).abs() < 1e-9), "{key} in {output}");
+    }
+    assert!(output["peak_bandwidth_bytes_per_second"].is_null(), "a timed run has no peak: {output}");
+    let failed = read("Couldn't connect to 198.51.100.7:18599\n", &["--format", "json"]);
+    assert_eq!(failed.code, Some(1));
+    let document: Value = serde_json::from_str(&failed.stdout).unwrap();
+    let output = &document["outputs"][0];
+    assert_eq!((output["result"].as_str(), output["reason"].as_str()), (Some("failed"), Some("tcp_setup")));
+    assert!(output["bandwidth_bytes_per_second"].is_null() && document["summary"].is_null(), "{document}");
+}
+
+#[test]
+fn a_port_that_was_down_is_looked_at() {
+    let mut host = HostTree::new(2);
+    (host.cards[1].state, host.cards[1].phys_state) = ("1: DOWN", "2: Polling");
+    let scene = Scene::new("ok", &host);
+    fs::write(scene.path("said.txt"), " Port number 1 state is Down\n Couldn't set the link layer\n").unwrap();
+    let path = scene.path("said.txt");
+    let up = bench(&scene, &["--read", path.to_str().unwrap(), "mlx5_0"]);
+    assert!(up.stdout.contains("FAILED (port_down): port 1 is down"), "{}", up.stdout);
+    assert!(up.stdout.contains("; mlx5_0/1 of this host is ACTIVE now\n"), "{}", up.stdout);
+    let down = bench(&scene, &["--read", path.to_str().unwrap(), "mlx5_1"]);
+    assert!(down.stdout.contains("; so says port_down of this host: mlx5_1/1 (polling)\n"), "{}", down.stdout);
+}

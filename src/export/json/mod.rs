@@ -3,6 +3,7 @@
 
 pub mod bench;
 mod facts;
+pub mod reading;
 pub mod vf;
 
 use serde_json::{Map, Value, json};

@@ -1,0 +1,150 @@
+//! `lanewatch bench --read`: what somebody else's benchmark said, beside what a lane of this host carries.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Context as _;
+
+use super::{Flags, LIMIT, wanted};
+use crate::bench::perftest::Unit;
+use crate::bench::reading::{Limit, Output, Said, Way, beside, read, together};
+use crate::bench::target::Target;
+use crate::cli::args::VfFormat;
+use crate::cli::failure::Failure;
+use crate::cli::look::look;
+use crate::cli::print;
+use crate::cli::settings::Settings;
+use crate::export::json::reading::{self as json, Item};
+use crate::host::fs::read_regular;
+use crate::model::check::Check;
+use crate::model::finding::Subject;
+use crate::model::ids::PortKey;
+use crate::model::probe;
+use crate::model::rdma::PortState;
+use crate::model::units::BytesPerSecond;
+use crate::watch::Report;
+
+/// Longest output that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
+
+/// Reads outputs of benchmarks, and says what they say alone and together.
+pub(super) fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    let outputs: Vec<(&PathBuf, Output)> = flags.read.iter().map(one).collect::<Result<_, _>>()?;
+    let report = match &flags.device {
+        Some(_) => Some(look(settings, Duration::ZERO, LIMIT)?),
+        // It was asked to read: that the host cannot be looked at is of no matter then.
+        None if outputs.iter().any(|(_, output)| output.device().is_some()) => {
+            look(settings, Duration::ZERO, LIMIT).ok()
+        }
+        None => None,
+    };
+    let named = match (&flags.device, &report) {
+        (Some(_), Some(report)) => wanted(report, flags)?.into_iter().next().and_then(|key| key.port),
+        _ => None,
+    };
+    let target = |output: &Output| {
+        let report = report.as_ref()?;
+        let key = if flags.device.is_some() { named.clone() } else { port_of(report, output.device()?) };
+        Target::new(report, &settings.paths.1, &key?)
+    };
+    let mut items: Vec<Item> = Vec::new();
+    for (path, output) in outputs {
+        let target = target(&output);
+        let (port, ceiling) = target.map_or((None, None), |target| (Some(target.port), target.ceiling));
+        let mut item = Item { file: path.display().to_string(), output, port, ceiling, summary: String::new() };
+        item.summary = summary(&item, report.as_deref(), flags.device.is_none());
+        items.push(item);
+    }
+    let all = together_or_alone(&items);
+    let out = match flags.format {
+        VfFormat::Text => text(&items, all.as_deref()),
+        VfFormat::Json => {
+            let document = json::outputs(report.as_deref(), &items, all.as_deref());
+            serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
+        }
+    };
+    print(out.as_bytes())?;
+    let failed = items.iter().any(|item| matches!(item.output.said, Said::Failed(..) | Said::Nothing(_)));
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn one(path: &PathBuf) -> Result<(&PathBuf, Output), Failure> {
+    Ok((path, read(&contents(path)?, Unit::MebibytesPerSecond)))
+}
+
+fn contents(path: &Path) -> Result<String, Failure> {
+    let bytes = read_regular(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The first port of a device of this host: perftest takes that one, too, where it is not told.
+fn port_of(report: &Report, name: &str) -> Option<PortKey> {
+    let device = report.snapshot.devices().find(|device| device.name.as_str() == name)?;
+    Some(PortKey { device: device.name.clone(), port: device.ports.first()?.number })
+}
+
+/// One output in one line. `by_name`: it is held against the device of this host that has its device's name.
+fn summary(item: &Item, report: Option<&Report>, by_name: bool) -> String {
+    let output = &item.output;
+    let held = if by_name && item.port.is_some() { " (held against this host's)" } else { "" };
+    let device = output.device().map(|device| format!(", {device}{held}")).unwrap_or_default();
+    match &output.said {
+        Said::Bandwidth { way, value } => {
+            let size = output.size().map(|size| format!(" ({size} B)")).unwrap_or_default();
+            format!("{}{size}{device}", beside(*way, *value, item.ceiling.as_ref()))
+        }
+        Said::Latency(typical) => format!("latency: typically {:.2} us{device}", typical * 1e6),
+        Said::Failed(failure, text) => {
+            let now = match failure {
+                probe::Failure::PortDown => report.zip(item.port.as_ref()).and_then(|(report, port)| now(report, port)),
+                _ => None,
+            };
+            format!("FAILED ({}){device}: {text}{}", failure.as_str(), now.unwrap_or_default())
+        }
+        Said::Nothing(why) => format!("no value: {why}"),
+    }
+}
+
+/// How a port that was down stands now.
+fn now(report: &Report, key: &PortKey) -> Option<String> {
+    let down = report.findings.iter().map(|finding| &finding.condition).find(|condition| {
+        condition.check == Check::PortDown && matches!(&condition.subject, Subject::Port(port) if port == key)
+    });
+    if let Some(down) = down {
+        return Some(format!("; so says port_down of this host: {key} ({})", down.reason));
+    }
+    let device = report.snapshot.device(&key.device)?;
+    let port = device.ports.iter().find(|port| port.number == key.port)?;
+    (port.state.value() == Some(PortState::Active)).then(|| format!("; {key} of this host is ACTIVE now"))
+}
+
+/// What the numbers say together, or the only one alone.
+fn together_or_alone(items: &[Item]) -> Option<String> {
+    let numbers = items.iter().filter_map(|item| match item.output.said {
+        Said::Bandwidth { way, value } => Some((item, (way, value))),
+        _ => None,
+    });
+    let (held, numbers): (Vec<&Item>, Vec<(Way, BytesPerSecond)>) = numbers.unzip();
+    if let ([item], [(way, value)]) = (held.as_slice(), numbers.as_slice()) {
+        let ceiling = item.ceiling.as_ref()?;
+        return Some(Limit::of(*way, *value, item.output.size(), ceiling).says(ceiling));
+    }
+    // Outputs of several devices have no lane in common.
+    let first = held.iter().find(|item| item.port.is_some());
+    let same = held.iter().all(|item| item.port.is_none() || item.port == first.and_then(|first| first.port.clone()));
+    together(&numbers, first.filter(|_| same).and_then(|first| first.ceiling.as_ref()))
+}
+
+fn text(items: &[Item], all: Option<&str>) -> String {
+    let mut out = String::new();
+    // Writing to a string cannot fail.
+    for item in items {
+        let _ = writeln!(out, "{}: {}", item.file, item.summary);
+    }
+    if let Some(all) = all {
+        let _ = writeln!(out, "\n{all}");
+    }
+    out
+}
