@@ -74,6 +74,9 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
             vec!["metrics", "--textfile", "a", "--openmetrics"],
             "the argument '--textfile <PATH>' cannot be used with '--openmetrics'",
         ),
+        (vec!["config"], "config needs a command of its own: check"),
+        (vec!["baseline"], "baseline needs a command of its own: show, diff, accept"),
+        (vec!["snapshot"], "the following required arguments were not provided: --output <FILE>"),
         (vec!["metrics", "extra"], "unexpected argument 'extra' found"),
         (vec!["metrics", "--config.file", "none.toml"], "none.toml: No such file or directory (os error 2)"),
     ] {
@@ -93,6 +96,23 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
 }
 
 #[test]
+fn a_root_without_sysfs_is_unknown_and_not_ok() {
+    let place = place();
+    fs::create_dir(place.path().join("empty")).unwrap();
+    for format in ["text", "nagios", "npd"] {
+        let output = lanewatch_in(place.path(), &["check", "--path.rootfs", "empty", "--format", format]);
+        let line = output.stdout.lines().next().unwrap();
+        assert!(line.contains("there is no sysfs at empty/sys"), "{line}");
+        assert_eq!(output.code, Some(if format == "npd" { 2 } else { 3 }), "{line}");
+    }
+    fs::create_dir_all(place.path().join("empty/sys/class/net")).unwrap();
+    let output = lanewatch_in(place.path(), &["check", "--path.rootfs", "empty"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "OK: no RDMA device here\n"));
+    let output = run(&place, &["check", "--no-collector.rdma"]);
+    assert_eq!(output.stdout.lines().next(), Some("OK: RDMA devices are not read (collector rdma)"));
+}
+
+#[test]
 fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
     let place = place();
     let collectors: Vec<&str> = lanewatch::host::COLLECTORS.iter().map(|spec| spec.name).collect();
@@ -101,12 +121,18 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
     for (text, line) in [
         (
             "\n[web]\nlisten-adress = [\":1\"]\n",
-            ":3:1: unknown field `listen-adress`, expected one of `listen-address`, `telemetry-path`",
+            ":3:1: web.listen-adress: unknown field `listen-adress`, expected one of `listen-address`, `telemetry-path`",
         ),
         ("[path\n", ":1:6: unclosed table, expected `]`"),
-        ("[log]\nlevel = \"loud\"\n", ":2:9: unknown variant `loud`, expected one of `error`, `warn`, `info`"),
-        ("[web]\nlisten-address = \":1\"\n", ":2:18: invalid type: string \":1\", expected a list"),
-        ("[web]\nmax-requests = -3\n", ":2:16: invalid value: integer `-3`, expected a whole number from 0"),
+        (
+            "[log]\nlevel = \"loud\"\n",
+            ":2:9: log.level: unknown variant `loud`, expected one of `error`, `warn`, `info`",
+        ),
+        ("[web]\nlisten-address = \":1\"\n", ":2:18: web.listen-address: invalid type: string \":1\", expected a list"),
+        (
+            "[web]\nmax-requests = -3\n",
+            ":2:16: web.max-requests: invalid value: integer `-3`, expected a whole number from 0",
+        ),
         ("[web]\nlisten-address = [\"nonsense\"]\n", ": web.listen-address: \"nonsense\" is not an address such as"),
         ("[web]\ntelemetry-path = \"/api/v1/x\"\n", ": web.telemetry-path: \"/api/v1/x\" is not a path such as"),
         ("[collector]\ndevice-exclude = \"(\"\n", ": collector.device-exclude: \"(\" is not a regular expression"),
@@ -127,7 +153,14 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             "[policy.maintenance]\nwindows = [\"Saturday\"]\n",
             ": policy.maintenance.windows: \"Saturday\" is not a window in UTC such as \"Sat 02:00-04:00\"",
         ),
-        ("[[policy.port]]\nup = true\n", ":1:1: missing field `match`"),
+        ("web = 3\n", ":1:7: web: invalid type: integer `3`, expected a table"),
+        ("[policy.exception]\nmatch = \"x\"\n", ":1:1: policy.exception: invalid type: table, expected a list"),
+        ("[log]\nformat = 3\n", ":2:10: log.format: a string is expected"),
+        ("[path]\nrootfs = 3\n", ":2:10: path.rootfs: invalid type: integer `3`, expected a string"),
+        ("[probe]\nboth = \"x\"\n", ":2:8: probe.both: invalid type: string \"x\", expected true or false"),
+        ("[probe]\nqueue-pairs = []\n", ":2:15: probe.queue-pairs: invalid type: list, expected a whole number"),
+        ("[policy]\ndevices = [\"a\", 1]\n", ":2:17: policy.devices[1]: invalid type: integer `1`, expected a string"),
+        ("[[policy.port]]\nup = true\n", ":1:1: policy.port[0]: missing field `match`"),
         ("[[policy.port]]\nmatch = \"[\"\n", ": policy.port.match: \"[\" is not a regular expression"),
         (
             "[[policy.port]]\nmatch = \".*\"\nrate = \"fast\"\n",
@@ -201,6 +234,12 @@ fn help_version_completions_and_manual_are_there() {
         assert_eq!(script.code, Some(0));
         assert!(script.stdout.contains(part) && script.stdout.contains("path.rootfs"), "{shell}");
     }
+    let page = lanewatch(&["man", "check"]);
+    assert_eq!(page.code, Some(0));
+    for part in ["lanewatch\\-check", "exit\\-map", "path.rootfs"] {
+        assert!(page.stdout.contains(part), "{part} is not in {}", page.stdout);
+    }
+    assert!(lanewatch(&["man", "chek"]).stderr.starts_with("lanewatch: \"chek\" is not a command; the commands are "));
     let manual = lanewatch(&["man"]);
     assert!(manual.code == Some(0) && manual.stdout.contains(".SH NAME\nlanewatch"), "{}", manual.stdout);
 }
@@ -338,5 +377,12 @@ fn what_cannot_be_kept_is_said_once() {
     let all = ["baseline", "accept", "--path.rootfs", "host", "--storage.path", "file/state"];
     let output = lanewatch_in(place.path(), &all);
     assert_eq!(output.code, Some(1));
+    for why in ["nothing is known: there is no ", "state/state.json cannot be read: "] {
+        let shown = lanewatch_in(place.path(), &["baseline", "show", "--storage.path", "state"]);
+        assert_eq!((shown.code, shown.stdout.as_str()), (Some(1), ""));
+        assert!(is_one_line(&shown.stderr) && shown.stderr.contains(why), "{}", shown.stderr);
+        fs::create_dir_all(place.path().join("state")).unwrap();
+        fs::write(place.path().join("state/state.json"), "{broken").unwrap();
+    }
     assert!(is_one_line(&output.stderr) && output.stderr.matches("os error").count() == 1, "{}", output.stderr);
 }

@@ -220,7 +220,7 @@ fn a_host_with_none_of_the_hardware_is_quiet_and_well() {
     tree.line("proc/cmdline", "quiet");
     tree.write(&host).unwrap();
     for quiet in [host.clone(), place.path().join("empty")] {
-        std::fs::create_dir_all(&quiet).unwrap();
+        std::fs::create_dir_all(quiet.join("sys/class/net")).unwrap();
         let root = quiet.to_str().unwrap();
         let common = ["--path.rootfs", root, "--storage.path", "state"];
         let check = lanewatch_in(place.path(), &[&["check", "--sample", "0"], &common[..]].concat());

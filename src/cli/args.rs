@@ -95,8 +95,11 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page
+    Man {
+        /// The command that the page is of; of the program itself when left out
+        command: Option<String>,
+    },
 }
 
 /// Flags of `serve` and `demo` that concern HTTP.

@@ -29,8 +29,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     match flags.action {
         BaselineAction::Show => {
-            let remembered = Store::new(settings.storage.clone()).peek();
-            print(show(&remembered.baseline, settings).as_bytes())
+            let store = Store::new(settings.storage.clone());
+            store.usable().map_err(|why| anyhow::anyhow!("{why}"))?;
+            print(show(&store.peek().baseline, settings).as_bytes())
         }
         BaselineAction::Diff => diff(settings),
         BaselineAction::Accept => accept(settings),

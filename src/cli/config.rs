@@ -271,26 +271,45 @@ pub fn read(path: &Path) -> Result<File, ConfigError> {
 /// # Errors
 /// See [`ConfigError`].
 pub fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
-    toml::from_str(text).map_err(|error| {
+    let malformed = |key: &str, error: &toml::de::Error| {
         let place = error.span().map(|span| {
             let before = text.get(..span.start).unwrap_or_default();
             let line = before.matches('\n').count() + 1;
             format!(":{line}:{}", before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
         });
-        let message = plain(error.message());
+        let message = format!("{key}{}", plain(error.message()));
         ConfigError::Malformed { file: path.to_owned(), place: place.unwrap_or_default(), message }
-    })
+    };
+    let document = toml::Deserializer::parse(text).map_err(|error| malformed("", &error))?;
+    serde_path_to_error::deserialize(document).map_err(|error| malformed(&format!("{}: ", error.path()), error.inner()))
 }
 
-/// The parser's message in one line and without names of Rust types.
+/// The parser's message in one line, and without names of Rust types in what it says is allowed.
 fn plain(message: &str) -> String {
-    let words = message.split_whitespace().map(|word| match word {
+    let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    let Some((found, expected)) = line.rsplit_once(", expected ") else {
+        return match line.as_str() {
+            "wanted string or table" => "a string is expected".to_owned(),
+            _ => line,
+        };
+    };
+    let expected = match expected {
         "usize" | "u64" => "a whole number from 0",
+        "u32" => "a whole number from 0 to 4294967295",
         "u8" => "a whole number from 0 to 255",
-        "sequence" => "list",
+        "f64" => "a number",
+        "a boolean" => "true or false",
+        "a sequence" => "a list",
+        "path string" => "a string",
+        other if other.starts_with("struct ") || other == "a map" => "a table",
         other => other,
-    });
-    words.collect::<Vec<_>>().join(" ")
+    };
+    let found = match found {
+        "invalid type: map" => "invalid type: table",
+        "invalid type: sequence" => "invalid type: list",
+        other => other.strip_suffix(" as i128").unwrap_or(other),
+    };
+    format!("{found}, expected {expected}")
 }
 
 #[cfg(test)]

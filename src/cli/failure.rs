@@ -43,18 +43,26 @@ impl Failure {
 /// One line of what clap says about a wrong command line.
 pub fn usage(error: &clap::Error) -> Failure {
     if let Some(word) = no_command(error) {
-        let commands = super::args::command();
-        let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
-        return Failure::Usage(format!("{word:?} is not a command; the commands are {}", names.join(", ")));
+        return not_a_command(word);
     }
     let text = error.render().to_string();
+    if let Some(line) = no_subcommand(error, &text) {
+        return Failure::Usage(line);
+    }
     if !error.use_stderr() {
         return Failure::Text(text);
     }
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let words: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
-    let line = words.join("; ");
+    let line = words.join("; ").replace(":; ", ": ");
     Failure::Usage(line.strip_prefix("error: ").unwrap_or(&line).to_owned())
+}
+
+/// What is said of a word that should name a command.
+pub fn not_a_command(word: &str) -> Failure {
+    let commands = super::args::command();
+    let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
+    Failure::Usage(format!("{word:?} is not a command; the commands are {}", names.join(", ")))
 }
 
 /// A word where a command may stand: `serve` takes no arguments but flags, and is meant where no command is named.
@@ -66,6 +74,18 @@ fn no_command(error: &clap::Error) -> Option<&str> {
         }
         _ => None,
     }
+}
+
+/// What is missing where a command has commands of its own and none was named; `text` is the help that clap would show.
+fn no_subcommand(error: &clap::Error, text: &str) -> Option<String> {
+    if error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        return None;
+    }
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "))?;
+    let commands = super::args::command();
+    let name = usage.split_whitespace().nth(1)?;
+    let names: Vec<&str> = commands.find_subcommand(name)?.get_subcommands().map(clap::Command::get_name).collect();
+    Some(format!("{name} needs a command of its own: {}", names.join(", ")))
 }
 
 impl From<ConfigError> for Failure {

@@ -54,11 +54,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut args::command(), "lanewatch", &mut script);
             return print(&script);
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(args::command()).render(&mut page)?;
-            return print(&page);
-        }
+        Command::Man { command } => return manual(command.as_deref()),
         Command::Config(args::Config { action: ConfigAction::Check { file } }) => return check_config(&file),
         Command::Audit(flags) => return audit::run(&flags),
         _ => {}
@@ -80,8 +76,24 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             demo::run(&settings, &cli.common, matches, &flags)
         }
         Command::Snapshot(flags) => snapshot::run(&settings, &flags),
-        Command::Completions { .. } | Command::Man | Command::Config(_) | Command::Audit(_) => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Man { .. } | Command::Config(_) | Command::Audit(_) => {
+            Ok(ExitCode::SUCCESS)
+        }
     }
+}
+
+/// Prints the page of a command, which has its flags, or that of the program.
+fn manual(name: Option<&str>) -> Result<ExitCode, Failure> {
+    let mut program = args::command().disable_help_subcommand(true);
+    // Gives commands their full names and the flags that all have.
+    program.build();
+    let command = match name {
+        None => &program,
+        Some(name) => program.find_subcommand(name).ok_or_else(|| failure::not_a_command(name))?,
+    };
+    let mut page = Vec::new();
+    clap_mangen::Man::new(command.clone()).render(&mut page)?;
+    print(&page)
 }
 
 fn check_config(file: &Path) -> Result<ExitCode, Failure> {

@@ -63,7 +63,11 @@ pub fn unix_seconds(wall: SystemTime) -> f64 {
     wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
 }
 
-/// RFC 3339 in UTC, to the second.
+/// The last second that RFC 3339 has, since 1970: the end of the year 9999.
+const LAST_SECOND: u64 = 253_402_300_799;
+
+/// RFC 3339 in UTC, to the second; the first or last time that there is for one before 1970 or after 9999.
 pub fn rfc3339(wall: SystemTime) -> String {
-    humantime::format_rfc3339_seconds(wall).to_string()
+    let last = SystemTime::UNIX_EPOCH + Duration::from_secs(LAST_SECOND);
+    humantime::format_rfc3339_seconds(wall.clamp(SystemTime::UNIX_EPOCH, last)).to_string()
 }

@@ -15,6 +15,7 @@ use crate::assess::lane::Lanes;
 use crate::assess::verdicts::{Standings, Verdicts};
 use crate::assess::{View, assess};
 use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::environment::Environment;
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
@@ -24,7 +25,7 @@ use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::probe::{Outcome, ProbePasts, Run};
 use crate::model::reading::Reason;
-use crate::model::snapshot::{Fault, Snapshot};
+use crate::model::snapshot::{CollectorState, Fault, Snapshot};
 use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
@@ -327,11 +328,16 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
         Some(Severity::Info) | None => {}
     }
     let unread = verdicts.undecided.iter().any(|u| u.reason.is_some_and(|reason| reason != Reason::Permission));
-    let blind = snapshot.collectors.iter().any(|collector| {
-        let forbidden = collector.faults.iter().any(|fault| fault.reason == Reason::Permission);
-        !collector.stuck.is_empty() || (collector.listed.is_none() && !forbidden)
-    });
-    if unread || blind || faceless(snapshot) { Status::Unknown } else { Status::Ok }
+    let forbidden =
+        |collector: &CollectorState| collector.faults.iter().any(|fault| fault.reason == Reason::Permission);
+    let blind = snapshot
+        .collectors
+        .iter()
+        .any(|collector| !collector.stuck.is_empty() || (collector.listed.is_none() && !forbidden(collector)));
+    // Somebody named a directory that is no host's.
+    let rootless = snapshot.all::<Environment>().any(|environment| !environment.has_sysfs)
+        && !snapshot.collector("rdma").is_some_and(forbidden);
+    if unread || blind || rootless || faceless(snapshot) { Status::Unknown } else { Status::Ok }
 }
 
 /// Whether a device is listed and nothing could be read of it, or its ports could not be listed.

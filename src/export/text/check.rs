@@ -6,6 +6,7 @@ use super::facts::facts;
 use super::isolation::isolation;
 use crate::assess::outlook::outlook;
 use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::environment::Environment;
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
@@ -96,8 +97,10 @@ fn ports(report: &Report) -> (usize, usize) {
 fn headline(report: &Report, status: Status) -> String {
     let (active, ports) = ports(report);
     let devices = report.snapshot.devices().count();
-    let inventory = match devices {
-        0 => "no RDMA device here".to_owned(),
+    let inventory = match (devices, report.snapshot.collector("rdma")) {
+        (0, None) => "RDMA devices are not read (collector rdma)".to_owned(),
+        (0, Some(rdma)) if rdma.listed.is_none() => "RDMA devices could not be listed".to_owned(),
+        (0, _) => "no RDMA device here".to_owned(),
         _ => format!("{}, {active} of {} active", counted(devices, "device"), counted(ports, "port")),
     };
     let serious: Vec<&Finding> = report.findings.iter().filter(|f| f.condition.severity > Severity::Info).collect();
@@ -111,6 +114,10 @@ fn headline(report: &Report, status: Status) -> String {
 
 /// What makes a status unknown.
 fn unknown(report: &Report) -> String {
+    let rootless = |environment: &&Environment| !environment.has_sysfs;
+    if let Some(environment) = report.snapshot.all::<Environment>().find(rootless) {
+        return format!("there is no sysfs at {}", environment.sysfs);
+    }
     for collector in &report.snapshot.collectors {
         if let Some(stuck) = collector.stuck.first() {
             return format!("{} does not answer ({stuck})", collector.name);

@@ -138,10 +138,17 @@ pub(super) fn parse(path: &Path, text: &str) -> Result<File, WebError> {
     let mut options = serde_saphyr::Options::default();
     // A snippet would put hashes and keys into the log.
     options.with_snippet = false;
-    serde_saphyr::from_str_with_options(text, options).map_err(|error| {
+    let mut key = String::new();
+    let file = serde_saphyr::with_deserializer_from_str_with_options(text, options, |yaml| {
+        serde_path_to_error::deserialize(yaml).map_err(|error| {
+            key = format!("{}: ", error.path());
+            error.into_inner()
+        })
+    });
+    file.map_err(|error| {
         let at = error.location().map(|at| (at.line(), at.column())).filter(|(line, _)| *line > 0);
         let place = at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default();
-        WebError::Malformed { file: path.to_owned(), place, message: plain(&error.to_string()) }
+        WebError::Malformed { file: path.to_owned(), place, message: format!("{key}{}", plain(&error.to_string())) }
     })
 }
 
@@ -153,10 +160,18 @@ fn plain(message: &str) -> String {
         Some((place, rest)) if place.starts_with("line ") => rest.to_owned(),
         _ => line,
     };
+    let line = line.rsplit_once(" at line ").map_or(line.as_str(), |(before, _)| before);
+    let line = match line {
+        "expected mapping start" => "is not a mapping",
+        "expected sequence start" => "is not a list",
+        "invalid boolean" => "is not true or false",
+        "invalid u32" => "is not a whole number from 0 to 4294967295",
+        other => other,
+    };
     match line.split_once("string \"") {
         Some((before, rest)) => {
             format!("{before}a text{}", rest.rsplit_once('"').map_or("", |(_, after)| after))
         }
-        None => line,
+        None => line.to_owned(),
     }
 }

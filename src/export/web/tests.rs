@@ -93,7 +93,7 @@ fn certificates_may_stand_in_the_file_itself() {
 fn what_is_wrong_is_said_with_file_key_and_what_is_allowed() {
     let folder = Folder::new();
     let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  ";
-    let table: [(String, &[&str]); 24] = [
+    let table: [(String, &[&str]); 26] = [
         (
             "tls_server_confg: {}".into(),
             &["web.yml:1:1: ", "tls_server_confg", "tls_server_config", "basic_auth_users"],
@@ -135,7 +135,12 @@ fn what_is_wrong_is_said_with_file_key_and_what_is_allowed() {
         ("basic_auth_users:\n  alice: open-sesame".into(), &["basic_auth_users.alice: is not a bcrypt hash"]),
         ("rate_limit:\n  interval: soon\n  burst: 1".into(), &["rate_limit.interval: \"soon\"", "500ms"]),
         ("rate_limit:\n  interval: 1s".into(), &["rate_limit.burst: "]),
-        ("http_server_config:\n  http2: perhaps".into(), &["web.yml:2:10: "]),
+        (
+            "http_server_config:\n  http2: perhaps".into(),
+            &["web.yml:2:10: http_server_config.http2: is not true or false"],
+        ),
+        ("basic_auth_users: [a]".into(), &["web.yml:1:19: basic_auth_users: is not a mapping"]),
+        ("rate_limit: {burst: -1}".into(), &["web.yml:1:21: rate_limit.burst: is not a whole number from 0"]),
     ];
     for (text, parts) in table {
         let error = folder.refusal(&text);
