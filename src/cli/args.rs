@@ -95,8 +95,12 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the manual page
-    Man,
+    /// Print a manual page
+    Man {
+        /// The command whose page it is; the program's own page when left out
+        #[arg(value_name = "COMMAND")]
+        of: Option<String>,
+    },
 }
 
 /// Flags of `serve` and `demo` that concern HTTP.

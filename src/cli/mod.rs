@@ -14,6 +14,7 @@ pub mod follow;
 pub mod listen;
 pub mod log;
 pub mod look;
+mod manual;
 pub mod metrics;
 pub mod policy;
 pub mod probe;
@@ -54,11 +55,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut args::command(), "lanewatch", &mut script);
             return print(&script);
         }
-        Command::Man => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(args::command()).render(&mut page)?;
-            return print(&page);
-        }
+        Command::Man { of } => return print(&manual::page(of.as_deref())?),
         Command::Config(args::Config { action: ConfigAction::Check { file } }) => return check_config(&file),
         Command::Audit(flags) => return audit::run(&flags),
         _ => {}
@@ -80,7 +77,9 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             demo::run(&settings, &cli.common, matches, &flags)
         }
         Command::Snapshot(flags) => snapshot::run(&settings, &flags),
-        Command::Completions { .. } | Command::Man | Command::Config(_) | Command::Audit(_) => Ok(ExitCode::SUCCESS),
+        Command::Completions { .. } | Command::Man { .. } | Command::Config(_) | Command::Audit(_) => {
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
 
