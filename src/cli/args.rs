@@ -97,8 +97,9 @@ pub enum Command {
     },
     /// Print a manual page
     Man {
-        /// The command that the page is of; of the program itself when left out
-        command: Option<String>,
+        /// The command whose page it is; the program's own page when left out
+        #[arg(value_name = "COMMAND")]
+        of: Option<String>,
     },
 }
 

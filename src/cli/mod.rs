@@ -14,6 +14,7 @@ pub mod follow;
 pub mod listen;
 pub mod log;
 pub mod look;
+mod manual;
 pub mod metrics;
 pub mod policy;
 pub mod probe;
@@ -54,7 +55,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             clap_complete::generate(shell, &mut args::command(), "lanewatch", &mut script);
             return print(&script);
         }
-        Command::Man { command } => return manual(command.as_deref()),
+        Command::Man { of } => return print(&manual::page(of.as_deref())?),
         Command::Config(args::Config { action: ConfigAction::Check { file } }) => return check_config(&file),
         Command::Audit(flags) => return audit::run(&flags),
         _ => {}
@@ -80,20 +81,6 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// Prints the page of a command, which has its flags, or that of the program.
-fn manual(name: Option<&str>) -> Result<ExitCode, Failure> {
-    let mut program = args::command().disable_help_subcommand(true);
-    // Gives commands their full names and the flags that all have.
-    program.build();
-    let command = match name {
-        None => &program,
-        Some(name) => program.find_subcommand(name).ok_or_else(|| failure::not_a_command(name))?,
-    };
-    let mut page = Vec::new();
-    clap_mangen::Man::new(command.clone()).render(&mut page)?;
-    print(&page)
 }
 
 fn check_config(file: &Path) -> Result<ExitCode, Failure> {

@@ -47,6 +47,24 @@ pub enum Tool {
     Iperf3,
     /// Python with `prometheus_client`.
     Python,
+    /// Debian's checker of packages.
+    Lintian,
+    /// RPM.
+    Rpm,
+    /// RPM's checker of packages.
+    Rpmlint,
+    /// systemd's checker of units.
+    SystemdAnalyze,
+    /// Makes the Debian package.
+    CargoDeb,
+    /// Makes the RPM.
+    CargoGenerateRpm,
+    /// Licences and sources of crates.
+    CargoDeny,
+    /// Dockerfiles' checker.
+    Hadolint,
+    /// Python with Helm's library and the schemas of Kubernetes.
+    Helm,
 }
 
 impl Tool {
@@ -65,11 +83,24 @@ impl Tool {
             Self::Chromedriver => "chromedriver",
             Self::Perftest => "ib_write_bw",
             Self::Iperf3 => "iperf3",
-            Self::Python => return Some(root().join(".cache/venv/bin/python")).filter(|path| path.exists()),
+            Self::Lintian => "lintian",
+            Self::Rpm => "rpm",
+            Self::Rpmlint => "rpmlint",
+            Self::SystemdAnalyze => "systemd-analyze",
+            Self::Python => return cached("venv/bin/python"),
+            Self::CargoDeb => return cached("tools/bin/cargo-deb"),
+            Self::CargoGenerateRpm => return cached("tools/bin/cargo-generate-rpm"),
+            Self::CargoDeny => return cached("packaging/bin/cargo-deny"),
+            Self::Hadolint => return cached("packaging/bin/hadolint"),
+            Self::Helm => return cached("packaging/bin/python"),
         };
         let path = std::env::var_os("PATH")?;
         std::env::split_paths(&path).map(|directory| directory.join(name)).find(|path| path.is_file())
     }
+}
+
+fn cached(path: &str) -> Option<PathBuf> {
+    Some(root().join(".cache").join(path)).filter(|path| path.exists())
 }
 
 fn root() -> &'static Path {
