@@ -334,9 +334,12 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
         .collectors
         .iter()
         .any(|collector| !collector.stuck.is_empty() || (collector.listed.is_none() && !forbidden(collector)));
-    // Somebody named a directory that is no host's.
-    let rootless = snapshot.all::<Environment>().any(|environment| !environment.has_sysfs)
-        && !snapshot.collector("rdma").is_some_and(forbidden);
+    let log = snapshot.collector("kmsg").and_then(|kmsg| kmsg.listed.as_ref()).is_some_and(|listed| !listed.is_empty());
+    // Somebody named a directory that is no host's. A recording may be of the interrupts or of the log alone.
+    let rootless = snapshot.all::<Environment>().any(|environment| {
+        let recorded = !environment.live && (environment.has_procfs || log);
+        !environment.has_sysfs && !recorded
+    }) && !snapshot.collector("rdma").is_some_and(forbidden);
     if unread || blind || rootless || faceless(snapshot) { Status::Unknown } else { Status::Ok }
 }
 
