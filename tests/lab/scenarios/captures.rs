@@ -11,7 +11,7 @@ use crate::guest::{Guest, Kernel};
 fn record(guest: &mut Guest, name: &str) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/captures");
     fs::create_dir_all(&folder).unwrap();
-    guest.sh("lanewatch snapshot -o /run/host.tar.gz");
+    guest.sh("rm -f /run/host.tar.gz; lanewatch snapshot -o /run/host.tar.gz");
     let bytes = guest.file("/run/host.tar.gz");
     fs::write(folder.join(format!("{name}.tar.gz")), bytes).unwrap();
 }
