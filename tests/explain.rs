@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use common::host::{GEN3, GEN4, HostTree, LinkEnd};
-use common::run::{Output, PROGRAM, Server, lanewatch, to_its_end};
+use common::run::{Output, PROGRAM, Server, lanewatch, program, to_its_end};
 use tempfile::TempDir;
 
 /// Two cards with a 200 Gb/s port each; the second one's link has trained to 8 GT/s x8.
@@ -47,6 +47,28 @@ fn the_limiting_hop_is_named_with_its_reason() {
     assert!(!all.stdout.contains('\x1b'), "a pipe is no terminal");
     let one = explain(&root, &["mlx5_0/1"]);
     assert!(one.stdout.starts_with("mlx5_0\n") && !one.stdout.contains("mlx5_1"), "{}", one.stdout);
+}
+
+#[test]
+fn a_locale_without_unicode_gets_ascii() {
+    let root = host();
+    let drawn = |locale: &[(&str, &str)]| {
+        let mut command = program();
+        for name in ["LC_ALL", "LC_CTYPE", "LANG"] {
+            command.env_remove(name);
+        }
+        command.envs(locale.iter().copied()).args(["explain", "mlx5_1", "--path.rootfs"]).arg(root.path());
+        to_its_end(command, Duration::from_secs(60)).stdout
+    };
+    for locale in [&[("LANG", "C")][..], &[("LC_ALL", "POSIX"), ("LANG", "de_DE.UTF-8")], &[("LC_ALL", "")], &[]] {
+        let text = drawn(locale);
+        assert!(text.is_ascii(), "{locale:?}: {text}");
+        assert!(text.contains("\n    #  8 GT/s x8 = 63.0 Gb/s  < the limit\n"), "{text}");
+        assert!(text.contains("\n    |\n"), "{text}");
+    }
+    for locale in [&[("LANG", "de_DE.UTF-8")][..], &[("LC_CTYPE", "C.utf8"), ("LANG", "C")]] {
+        assert!(drawn(locale).contains("◀ the limit"), "{locale:?}");
+    }
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::host::{GEN3, GEN4, HostTree, LinkEnd};
-use common::run::{lanewatch, to_its_end};
+use common::run::{lanewatch, lanewatch_in, to_its_end};
 use common::tools::{Tool, require};
 use lanewatch::cli::config;
 use lanewatch::model::check::Check;
@@ -67,13 +67,21 @@ fn commands_print_what_the_readme_shows() {
     host.cards[1].device = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
     host.cards[1].upstream = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
     host.write(directory.path()).unwrap();
+    let outputs = [("one-way.txt", "RDMA_Write BW", 7050), ("both.txt", "RDMA_Write Bidirectional BW", 13_800)];
+    for (name, test, average) in outputs {
+        let table = format!(
+            "                    {test} Test\n #bytes     #iterations    BW peak[MiB/sec]    BW average[MiB/sec]   \
+             MsgRate[Mpps]\n 1048576    5000             {average}.00            {average}.00\t\t     0.007\n"
+        );
+        fs::write(directory.path().join(name), table).unwrap();
+    }
     let shown = blocks("console");
-    assert_eq!(shown.len(), 2);
+    assert_eq!(shown.len(), 3);
     for block in shown {
         let (command, shown) = block.split_once('\n').unwrap();
         let mut arguments: Vec<&str> = command.strip_prefix("$ lanewatch ").unwrap().split(' ').collect();
         arguments.extend(["--path.rootfs", directory.path().to_str().unwrap(), "--storage.path", "none"]);
-        let printed = without_times(&lanewatch(&arguments).stdout);
+        let printed = without_times(&lanewatch_in(directory.path(), &arguments).stdout);
         for part in without_times(shown).split("...\n") {
             assert!(printed.contains(part), "{command}: not printed:\n{part}\nbut:\n{printed}");
         }

@@ -73,7 +73,12 @@ impl HangingHost {
 
 /// `serve` on this host, once it answers at all; `change` may add to the command.
 fn serve(root: &Path, change: impl FnOnce(&mut Command)) -> Server {
-    let (address, directory) = (free_address(), TempDir::new().unwrap());
+    serve_in(TempDir::new().unwrap(), root, change)
+}
+
+/// The same, with its state below this directory.
+fn serve_in(directory: TempDir, root: &Path, change: impl FnOnce(&mut Command)) -> Server {
+    let address = free_address();
     let mut command = program();
     command.args(["serve", "--storage.path", "state", "--web.listen-address", &address.to_string(), "--path.rootfs"]);
     command.arg(root);
@@ -262,15 +267,47 @@ fn the_watchdog_is_fed_while_a_collector_is_stuck() {
     assert!(server.get("/metrics").text().contains(stuck), "nothing was stuck\n{}", server.log());
 }
 
+/// One thread of a process, stopped: a tracer holds it until it is told to let go.
+struct Halted {
+    _tracer: Group,
+}
+
+impl Halted {
+    /// None where tracing is forbidden.
+    fn new(pid: u32, thread: &str) -> Option<Self> {
+        const TRACE: &str = "import ctypes, os, sys\n\
+            libc = ctypes.CDLL(None, use_errno=True)\n\
+            libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]\n\
+            tasks = f'/proc/{sys.argv[1]}/task'\n\
+            name = lambda task: open(f'{tasks}/{task}/comm').read().strip()\n\
+            thread = next(int(task) for task in os.listdir(tasks) if name(task) == sys.argv[2])\n\
+            seize, interrupt = 0x4206, 0x4207\n\
+            done = all(libc.ptrace(step, thread, None, None) == 0 for step in (seize, interrupt))\n\
+            print('held' if done else 'forbidden', flush=True)\n\
+            sys.stdin.read()";
+        let mut command = Command::new(require(Tool::Python)?);
+        command.args(["-c", TRACE, &pid.to_string(), thread]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut tracer = Group::spawn(&mut command);
+        let mut said = String::new();
+        BufReader::new(tracer.child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        match said.as_str() {
+            "held\n" => Some(Self { _tracer: tracer }),
+            "forbidden\n" => {
+                skip("no process may trace another here");
+                None
+            }
+            _ => panic!("{said:?} of {thread} in {pid}"),
+        }
+    }
+}
+
 #[test]
 fn the_watchdog_starves_when_the_evaluation_is_stuck() {
     let directory = TempDir::new().unwrap();
     host(&directory.path().join("host"));
     let manager = Manager::listening(directory.path());
     let server = watched(&directory.path().join("host"), &manager);
-    // The state is written beside the old one; opening a pipe that nobody reads takes for ever.
-    let pipe = server.directory.path().join("state/state.json.new");
-    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let Some(_halted) = Halted::new(server.group.child.id(), "poller") else { return };
     server.group.signal(Signal::HUP);
     let began = Instant::now();
     while manager.told(WATCHDOG * 2).is_some() {
@@ -279,6 +316,22 @@ fn the_watchdog_starves_when_the_evaluation_is_stuck() {
     // The rest of it is as alive as ever, and would have gone on saying so.
     assert_eq!(server.get("/-/healthy").status, 200);
     assert!(server.log().contains("the evaluation does not go on"), "{}", server.log());
+}
+
+#[test]
+fn a_pipe_in_the_place_of_a_state_file_holds_nothing_up() {
+    let (directory, own) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    host(directory.path());
+    let state = own.path().join("state");
+    fs::create_dir(&state).unwrap();
+    for name in ["state.json.new", "state.json", "events.jsonl", "lock"] {
+        assert!(Command::new("mkfifo").arg(state.join(name)).status().unwrap().success());
+    }
+    let mut server = serve_in(own, directory.path(), |_| {});
+    until_severity(&server, "critical");
+    assert_eq!(end(&mut server), Some(0), "{}", server.log());
+    assert!(fs::symlink_metadata(state.join("state.json")).unwrap().is_file(), "{}", server.log());
+    assert!(server.log().contains("events.jsonl"), "{}", server.log());
 }
 
 #[test]

@@ -32,7 +32,8 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     if drawn.is_empty() {
         return print(b"no RDMA device here\n");
     }
-    print(drawn.join("\n").as_bytes())
+    let drawn = drawn.join("\n");
+    print(if writes_unicode() { drawn } else { explain::ascii(&drawn) }.as_bytes())
 }
 
 /// The lane of a device or of one of its ports (`mlx5_3`, `mlx5_3/1`).
@@ -52,6 +53,14 @@ fn named<'a>(lanes: &'a [Lane<'a>], name: &str) -> Result<(Vec<&'a Lane<'a>>, Op
     let names: Vec<&str> = lanes.iter().map(|lane| lane.device.name.as_str()).collect();
     let there = if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
     Err(Failure::Usage(format!("no RDMA device {name:?} here; {there}")))
+}
+
+/// Whether the locale's characters are Unicode: what is set first of these says so, and where nothing is, none are.
+fn writes_unicode() -> bool {
+    let set = |name: &&str| std::env::var_os(name).filter(|value| !value.is_empty());
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"].iter().find_map(set).unwrap_or_default();
+    let locale = locale.to_string_lossy().to_ascii_lowercase();
+    locale.contains("utf-8") || locale.contains("utf8")
 }
 
 /// Colours are for terminals, and for those who ask.

@@ -4,6 +4,7 @@ mod alarm;
 pub mod clock;
 pub mod crew;
 pub mod engine;
+mod files;
 pub mod handle;
 pub mod interrupts;
 pub mod kernel_log;

@@ -4,7 +4,6 @@
 //! takes it up.
 
 use std::collections::VecDeque;
-use std::fs::OpenOptions;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -12,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::files;
 use super::written::{millis, millis_of, wall};
 use crate::host::fs::read_regular;
 use crate::model::ids::{DeviceName, PortKey};
@@ -88,7 +88,7 @@ pub fn hand_over(directory: &Path, runs: &[Run]) -> io::Result<()> {
     if std::fs::symlink_metadata(&path).is_ok_and(|meta| !meta.is_file() || meta.len() > LONGEST / 2) {
         return Err(io::Error::other("no agent takes up what waits there"));
     }
-    OpenOptions::new().create(true).append(true).open(&path)?.write_all(&lines)
+    files::writable(&path)?.write_all(&lines)
 }
 
 /// The runs that wait in a directory, oldest first.

@@ -5,14 +5,15 @@
 //! set aside under another name and said so; a full disk costs the newest state and never the agent.
 
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Write};
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
 
+use super::files;
 use super::written::{millis_of, wall};
 use crate::host::fs::read_regular;
 use crate::model::event::Event;
@@ -171,7 +172,7 @@ impl Store {
     pub fn take(&mut self) -> bool {
         let open = || {
             std::fs::create_dir_all(&self.directory)?;
-            OpenOptions::new().create(true).truncate(false).write(true).open(self.directory.join(LOCK))
+            files::writable(&self.directory.join(LOCK))
         };
         let Ok(file) = open() else { return true };
         let free = rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok();
@@ -217,9 +218,9 @@ impl Store {
     fn read_journal(&self) -> Vec<Event> {
         let mut events = Vec::new();
         for name in [OLD_JOURNAL, JOURNAL] {
-            if let Ok(file) = File::open(self.directory.join(name)) {
-                let lines = BufReader::new(file).split(b'\n').map_while(Result::ok);
-                events.extend(lines.filter_map(|line| serde_json::from_slice::<Event>(&line).ok()));
+            if let Ok(bytes) = read_regular(&self.directory.join(name), LONGEST) {
+                let lines = bytes.split(|byte| *byte == b'\n');
+                events.extend(lines.filter_map(|line| serde_json::from_slice::<Event>(line).ok()));
             }
         }
         events
@@ -291,7 +292,7 @@ impl Store {
             probes: super::probes::store(&history.probes),
         };
         let Ok(bytes) = serde_json::to_vec_pretty(&state) else { return Ok(()) };
-        replace(&self.directory, STATE, &bytes)?;
+        self.replace(STATE, &bytes)?;
         self.known = self.inode();
         Ok(())
     }
@@ -320,8 +321,7 @@ impl Store {
         let fail = |action, source| StoreError::Io { action, path: path.clone(), source };
         if self.journal.is_none() {
             std::fs::create_dir_all(&self.directory).map_err(|error| fail("cannot make the directory of", error))?;
-            let file =
-                OpenOptions::new().create(true).append(true).open(&path).map_err(|error| fail("cannot open", error))?;
+            let file = files::writable(&path).map_err(|error| fail("cannot open", error))?;
             // A newline ends whatever a crash left unfinished.
             self.unfinished = file.metadata().is_ok_and(|meta| meta.len() > 0);
             self.journal = Some(file);
@@ -345,6 +345,14 @@ impl Store {
         Ok(())
     }
 
+    fn replace(&self, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
+        let (path, new) = (self.directory.join(name), self.directory.join(format!("{name}.new")));
+        let fail = |action, path: &Path, source| StoreError::Io { action, path: path.to_owned(), source };
+        std::fs::create_dir_all(&self.directory).map_err(|error| fail("cannot make", &self.directory, error))?;
+        files::write_new(&new, bytes).map_err(|error| fail("cannot write", &new, error))?;
+        std::fs::rename(&new, &path).map_err(|error| fail("cannot rename to", &path, error))
+    }
+
     /// Starts the journal anew when it has grown to its size.
     fn turn_over(&mut self) -> Result<(), StoreError> {
         let full = |journal: &mut File| journal.metadata().is_ok_and(|meta| meta.len() > JOURNAL_SIZE);
@@ -360,20 +368,6 @@ impl Store {
 enum Unusable {
     Broken(String),
     Newer(StoreError),
-}
-
-fn replace(directory: &Path, name: &str, bytes: &[u8]) -> Result<(), StoreError> {
-    let path = directory.join(name);
-    let new = directory.join(format!("{name}.new"));
-    let fail = |action, path: &Path, source| StoreError::Io { action, path: path.to_owned(), source };
-    std::fs::create_dir_all(directory).map_err(|error| fail("cannot make", directory, error))?;
-    let write = || {
-        let mut file = File::create(&new)?;
-        file.write_all(bytes)?;
-        file.sync_all()
-    };
-    write().map_err(|error| fail("cannot write", &new, error))?;
-    std::fs::rename(&new, &path).map_err(|error| fail("cannot rename to", &path, error))
 }
 
 fn remember(state: State) -> Remembered {

@@ -122,7 +122,7 @@ struct RuleTests {
 #[derive(Deserialize)]
 struct RuleTest {
     name: String,
-    input_series: Vec<serde_yaml_ng::Value>,
+    input_series: Vec<serde::de::IgnoredAny>,
     #[serde(default, rename = "alert_rule_test")]
     looks: Vec<Look>,
 }
@@ -145,7 +145,7 @@ struct Expected {
 fn every_alert_is_seen_to_fire_and_not_to_fire() {
     let (mut fires, mut silent) = (BTreeSet::new(), BTreeSet::new());
     for file in files("tests", ".test.yml") {
-        let tests: RuleTests = serde_yaml_ng::from_str(&text(&format!("alerts/tests/{file}.test.yml"))).unwrap();
+        let tests: RuleTests = serde_saphyr::from_str(&text(&format!("alerts/tests/{file}.test.yml"))).unwrap();
         for test in tests.tests {
             let by_name = test.looks.iter().map(|case| case.alertname.as_str());
             for name in by_name.collect::<BTreeSet<_>>() {

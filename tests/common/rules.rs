@@ -74,7 +74,7 @@ pub fn hastened(path: &str) -> String {
 
 /// A rule file below the project's directory.
 pub fn read(path: &str) -> RuleFile {
-    serde_yaml_ng::from_str(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+    serde_saphyr::from_str(&text(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 impl RuleFile {

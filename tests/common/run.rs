@@ -67,9 +67,10 @@ fn text(pipe: Option<impl Read>) -> String {
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// The program without settings from outside.
+/// The program without settings from outside, in a locale with Unicode.
 pub fn program() -> Command {
     let mut command = Command::new(PROGRAM);
+    command.env("LC_ALL", "C.UTF-8");
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LANEWATCH_")) {
         command.env_remove(name);
     }

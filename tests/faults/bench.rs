@@ -19,7 +19,7 @@ use lanewatch::model::numa::NumaNode;
 use lanewatch::model::pcie::PciFunction;
 use lanewatch::model::rdma::RdmaDevice;
 use lanewatch::model::reading::Reason;
-use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
+use lanewatch::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
 use lanewatch::model::sriov::Pf;
 use lanewatch::model::system::System;
 use lanewatch::model::time::{Stamp, Tick};
@@ -65,6 +65,7 @@ pub struct Seen {
     now: Stamp,
     facts: Vec<Fact>,
     listed: Vec<(&'static str, Option<Keys>)>,
+    faults: Vec<(&'static str, Fault)>,
     /// Read errors of this pass.
     pub errors: BTreeMap<(&'static str, Reason), u64>,
 }
@@ -194,13 +195,14 @@ impl Trial<'_> {
     /// Reads the host so long after its boot.
     pub fn read(&mut self, since: Duration) -> Seen {
         let now = Stamp { tick: Tick(0).after(since), wall: SystemTime::UNIX_EPOCH + since };
-        let mut seen = Seen { now, facts: Vec::new(), listed: Vec::new(), errors: BTreeMap::new() };
+        let mut seen = Seen { now, facts: Vec::new(), listed: Vec::new(), faults: Vec::new(), errors: BTreeMap::new() };
         for part in &mut self.parts {
-            let (facts, listed, reasons) = part.pass(self.host, now.tick);
+            let (facts, listed, faults) = part.pass(self.host, now.tick);
             seen.facts.extend(facts);
             seen.listed.push((part.clean.spec.name, listed));
-            for reason in reasons {
-                *seen.errors.entry((part.clean.spec.name, reason)).or_default() += 1;
+            for fault in faults {
+                *seen.errors.entry((part.clean.spec.name, fault.reason)).or_default() += 1;
+                seen.faults.push((part.clean.spec.name, fault));
             }
         }
         seen
@@ -212,6 +214,7 @@ impl Trial<'_> {
             name,
             success: listed.is_some(),
             listed: listed.clone(),
+            faults: seen.faults.iter().filter(|(of, _)| of == name).map(|(_, fault)| fault.clone()).collect(),
             ..CollectorState::default()
         };
         let states = seen.listed.iter().map(state).collect();
@@ -225,7 +228,7 @@ impl Trial<'_> {
 type Keys = Arc<[Arc<str>]>;
 
 impl Part<'_> {
-    fn pass(&mut self, host: &Host, now: Tick) -> (Vec<Fact>, Option<Keys>, Vec<Reason>) {
+    fn pass(&mut self, host: &Host, now: Tick) -> (Vec<Fact>, Option<Keys>, Vec<Fault>) {
         if !self.all && self.affected.is_empty() {
             let lanes = &self.clean.lanes;
             let facts = lanes.iter().flat_map(|lane| lane.facts.iter().cloned()).collect();
@@ -247,8 +250,7 @@ impl Part<'_> {
                 }
             }
         }
-        let reasons = pass.faults.iter().map(|fault| fault.reason).collect();
         let keys = listed.ok().map(|found| found.into_iter().map(|found| found.key).collect());
-        (facts, keys, reasons)
+        (facts, keys, pass.faults)
     }
 }

@@ -22,6 +22,11 @@ impl Rule {
         Self::new(&["lanewatch_collector_success", "lanewatch_collector_stuck"], [("collector", name)])
     }
 
+    /// How much is seen of what a collector reads.
+    pub fn of_sight(collector: &str) -> Self {
+        Self::new(&["lanewatch_visibility_info"], [("area", collector)])
+    }
+
     /// Whether it names a sample.
     pub fn names(&self, sample: &Sample) -> bool {
         let has = |(key, value): &(&str, String)| sample.labels.get(*key) == Some(value);

@@ -76,9 +76,9 @@ fn rules(plan: &Plan, stuck: &BTreeMap<&'static str, Vec<String>>) -> Vec<Rule> 
         "listing" => plan.of_listing(collector),
         key => plan.of_lane(collector, key),
     };
-    let own = |collector: &str| Rule::of_collector(collector);
+    let own = |collector: &&str| [Rule::of_collector(collector), Rule::of_sight(collector)];
     let lanes = stuck.iter().flat_map(|(collector, keys)| keys.iter().flat_map(move |key| of(collector, key)));
-    lanes.chain(stuck.keys().map(|collector| own(collector))).collect()
+    lanes.chain(stuck.keys().flat_map(own)).collect()
 }
 
 /// A host, and what is known of it.

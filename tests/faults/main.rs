@@ -42,7 +42,7 @@ struct Sweep<'a> {
 impl Sweep<'_> {
     /// Spoils a path in every way.
     fn try_all(&mut self, path: &Path, kind: Kind) {
-        let rules = self.plan.of(path);
+        let rules = self.rules(path);
         let mut judged: Vec<(Seen, Vec<String>)> = Vec::new();
         for (name, fault) in table::faults(kind) {
             self.tried += 1;
@@ -89,7 +89,7 @@ impl Sweep<'_> {
 
     /// Lets a file fail that was read before. It counts if it is read again, then once.
     fn break_open(&mut self, path: &Path, kind: Kind) {
-        let rules = self.plan.of(path);
+        let rules = self.rules(path);
         let errnos = ["EIO", "ENODEV"];
         let mut judged: Option<Seen> = None;
         for (name, fault) in table::faults(kind).into_iter().filter(|(name, _)| errnos.contains(name)) {
@@ -114,6 +114,12 @@ impl Sweep<'_> {
                 self.wrong.push(format!("{name} at {}:\n  {}", path.display(), wrong.join("\n  ")));
             }
         }
+    }
+
+    /// What follows from a path, and how much is seen by those who ask for it.
+    fn rules(&self, path: &Path) -> Vec<Rule> {
+        let askers = self.bench.who_asks(path, &Op::ALL);
+        self.plan.of(path).into_iter().chain(askers.into_keys().map(Rule::of_sight)).collect()
     }
 
     /// Each collector that asks for the path counts the fault once.

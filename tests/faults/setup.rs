@@ -111,6 +111,9 @@ fn rules(path: &Path, askers: &BTreeSet<&'static str>, addresses: &[String]) -> 
     }
     if askers.contains("posture") {
         rules.push(Rule::new(&["lanewatch_host_info", "lanewatch_host_posture_info"], []));
+        for address in concerned {
+            rules.push(Rule::new(&["lanewatch_pcie_isolation_info"], [("pci_address", address.as_str())]));
+        }
         judged(&mut rules, &["host_posture"]);
     }
     if askers.contains("numa") {
@@ -118,6 +121,7 @@ fn rules(path: &Path, askers: &BTreeSet<&'static str>, addresses: &[String]) -> 
         rules.push(Rule::new(&["lanewatch_irq_*"], []));
     }
     rules.extend(OWN.map(Rule::of_collector));
+    rules.extend(askers.iter().map(|collector| Rule::of_sight(collector)));
     rules
 }
 

@@ -12,6 +12,7 @@ use super::bench::{Bench, Seen};
 use super::common::exposition::Sample;
 use super::common::faulty::Faulty;
 use super::common::tree::Tree;
+use super::derived::Rule;
 use super::table::{self, Kind};
 use super::{AGAIN, FIRST, WORKERS, clean, paths, share_out, unexpected};
 
@@ -244,6 +245,8 @@ fn try_all(bench: &Bench, clean: &[HashSet<String>; 2], path: &Path, kind: Kind)
         bench.io.mend(path);
         let mut found: Vec<String> = Vec::new();
         let asking = bench.who_asks(path, &super::common::faulty::Op::ALL);
+        // A VF that is not listed has no holder that could be told of.
+        let sights: Vec<Rule> = asking.keys().copied().chain(["holders"]).map(Rule::of_sight).collect();
         for ((collector, reason), count) in &spoilt.errors {
             if !asking.contains_key(collector) || !reasons(name).contains(reason) || *count > 2 {
                 found.push(format!("{collector} counted {} {count} times", reason.as_str()));
@@ -251,7 +254,7 @@ fn try_all(bench: &Bench, clean: &[HashSet<String>; 2], path: &Path, kind: Kind)
         }
         if !judged.contains(&spoilt) {
             found.extend(unexpected(&trial.say(&spoilt), &clean[0], |sample| {
-                may_change(path, sample) || of_changes(sample)
+                may_change(path, sample) || of_changes(sample) || sights.iter().any(|rule| rule.names(sample))
             }));
             // Processes that could not be looked into are tried again every fourth time.
             (0..3).for_each(|_| drop(trial.read(AGAIN)));

@@ -53,6 +53,11 @@ pub fn lane(report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -
     out
 }
 
+/// The same drawing for those who have nothing but ASCII; only the drawing changes.
+pub fn ascii(drawn: &str) -> String {
+    drawn.replace('│', "|").replace('┃', "#").replace('◀', "<")
+}
+
 fn row(out: &mut String, name: &str, text: &str, paint: Paint) {
     let padding = NAMES.saturating_sub(name.chars().count());
     let line = format!("  {}{:padding$} {text}", paint.bold(name), "");

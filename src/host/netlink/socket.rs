@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use netlink_sys::protocols::{NETLINK_GENERIC, NETLINK_ROUTE};
 use netlink_sys::{Socket, SocketAddr};
+use rustix::net::RecvFlags;
 
 use super::{message, nldev};
 
@@ -41,6 +42,9 @@ pub fn generic() -> Connect {
 const STEP: Duration = Duration::from_millis(1);
 const STEPS: u32 = 1000;
 
+/// The kernel's port.
+const FROM_KERNEL: u32 = 0;
+
 struct Kernel {
     socket: Socket,
     sequence: u32,
@@ -55,11 +59,11 @@ impl Kernel {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// One datagram from the kernel.
-    fn receive(&self) -> io::Result<Vec<u8>> {
+    /// One datagram from this port; what others send is dropped.
+    fn receive(&self, port: u32) -> io::Result<Vec<u8>> {
         for _ in 0..STEPS {
-            match self.socket.recv_from_full() {
-                Ok((datagram, sender)) if sender.port_number() == 0 => return Ok(datagram),
+            match self.datagram() {
+                Ok((datagram, sender)) if sender == port => return Ok(datagram),
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(STEP),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -67,6 +71,19 @@ impl Kernel {
             }
         }
         Err(io::ErrorKind::TimedOut.into())
+    }
+
+    /// The next datagram and its sender's port. Its length is asked first, as no buffer is large enough for the VFs of
+    /// every card; one that is longer than it said it was would be cut off, and is an error.
+    fn datagram(&self) -> io::Result<(Vec<u8>, u32)> {
+        let flags = |flags: RecvFlags| i32::from_ne_bytes(flags.bits().to_ne_bytes());
+        let (length, _) = self.socket.recv_from(&mut Vec::new(), flags(RecvFlags::PEEK | RecvFlags::TRUNC))?;
+        let mut datagram = Vec::with_capacity(length);
+        let (received, sender) = self.socket.recv_from(&mut datagram, flags(RecvFlags::TRUNC))?;
+        if received > datagram.len() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a netlink message was cut off"));
+        }
+        Ok((datagram, sender.port_number()))
     }
 }
 
@@ -77,7 +94,7 @@ impl Nldev for Kernel {
         message::number(&mut request, self.sequence);
         self.socket.send(&request, 0)?;
         let mut replies = Vec::new();
-        while !message::collect(&self.receive()?, self.sequence, &mut replies)? {}
+        while !message::collect(&self.receive(FROM_KERNEL)?, self.sequence, &mut replies)? {}
         Ok(replies)
     }
 }
@@ -98,5 +115,23 @@ mod tests {
         let error = kernel.ask(&unknown).unwrap_err();
         assert!(error.raw_os_error().is_some(), "{error}");
         assert_eq!(kernel.ask(&message::request(GET_LINK, true, &[(0, 0), (0, 0)])).unwrap().len(), links.len());
+    }
+    /// User space may speak to itself on this protocol: what is sent is as long as the test wants it.
+    #[test]
+    fn an_answer_of_any_length_is_received_whole() {
+        const AMONG_USERS: isize = 2;
+        let Ok(mut socket) = Socket::new(AMONG_USERS) else { return };
+        // Not connected to the kernel, which would let nobody else through.
+        let own = socket.bind_auto().unwrap();
+        socket.set_non_blocking(true).unwrap();
+        let receiver = Kernel { socket, sequence: 0 };
+        let mut sender = Socket::new(AMONG_USERS).unwrap();
+        let port = sender.bind_auto().unwrap().port_number();
+        for length in [16, 4096, 4097, 32 << 10, 65_536, 100_001] {
+            let sent: Vec<u8> = (0..length).map(|at: u32| at.to_le_bytes()[0] ^ at.to_le_bytes()[1]).collect();
+            sender.send_to(&sent, &own, 0).unwrap();
+            assert!(receiver.receive(port).unwrap() == sent, "{length} bytes");
+        }
+        assert_eq!(receiver.receive(port).unwrap_err().kind(), io::ErrorKind::TimedOut);
     }
 }
