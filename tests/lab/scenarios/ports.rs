@@ -192,7 +192,7 @@ fn files_and_netlink_say_the_same() {
     guest.soft_roce();
     guest.sh("rdma link delete rxe1");
     guest.sh("modprobe labib pci=0000:81:00.0 roce=0; sleep 1");
-    let families = "lanewatch_port_\\|lanewatch_device_info\\|lanewatch_pcie";
+    let families = "lanewatch_port_\\|lanewatch_device_info";
     let by = |guest: &mut Guest, flag: &str| {
         guest.sh(&format!("lanewatch metrics {flag} 2>/dev/null | grep '^\\({families}\\)' | sort"))
     };

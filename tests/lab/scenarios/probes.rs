@@ -11,8 +11,15 @@ fn a_loop_is_measured_and_the_agent_tells_of_it() {
     guest.soft_roce();
     guest.serve("");
     guest.wait_for("lanewatch_port_state", &[("device", "rxe0"), ("state", "ACTIVE")], Some(1.0));
-    let (code, text) = guest
-        .run("lanewatch bench rxe0 --force --duration 1s --size 4096 --queue-pairs 1 --format json 2>/run/bench.err");
+    let command =
+        "lanewatch bench rxe0 --force --duration 1s --size 4096 --queue-pairs 1 --format json 2>/run/bench.err";
+    let (mut code, mut text) = guest.run(command);
+    for _ in 0..2 {
+        // Emulated on a busy host, the program itself may take longer than it is given: that says nothing.
+        if code != 0 && text.contains("\"inconclusive\"") {
+            (code, text) = guest.run(command);
+        }
+    }
     assert_eq!(code, 0, "{text}\n{}", guest.run("cat /run/bench.err").1);
     let answer: Value = serde_json::from_str(&text).unwrap();
     let run = &answer["runs"][0];

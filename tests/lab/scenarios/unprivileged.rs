@@ -13,11 +13,14 @@ fn an_ordinary_user_sees_the_lane_and_is_told_what_is_hidden() {
     let families = "lanewatch_port_\\|lanewatch_pcie_\\|lanewatch_device_info\\|lanewatch_irq";
     let metrics = |guest: &mut Guest, as_user: &str| {
         guest.sh(&format!(
-            "{as_user} lanewatch metrics 2>/dev/null | grep '^\\({families}\\)' | grep -v 'interrupts_total\\|busiest' | sort"
+            "{as_user} lanewatch metrics 2>/dev/null | grep '^\\({families}\\)' | grep -v 'interrupts_total\\|busiest\\|isolation' | sort"
         ))
     };
     let (root, ordinary) = (metrics(&mut guest, ""), metrics(&mut guest, user));
     assert_eq!(ordinary, root);
+    // Configuration beyond its first 64 bytes is hidden, and said to be.
+    let isolation = guest.sh(&format!("{user} lanewatch metrics 2>/dev/null | grep ^lanewatch_pcie_isolation_info"));
+    assert!(isolation.lines().all(|line| line.contains("acs=\"hidden\"")), "{isolation}");
     let (_, text) = guest.run(&format!("{user} lanewatch check --verbose 2>&1"));
     assert!(text.contains("CAP_SYSLOG") && text.contains("CAP_SYS_PTRACE"), "{text}");
     let (_, vfs) = guest.run(&format!("{user} lanewatch vf 2>&1"));
