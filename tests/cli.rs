@@ -113,6 +113,7 @@ fn a_root_without_sysfs_is_unknown_and_not_ok() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table")]
 fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
     let place = place();
     let collectors: Vec<&str> = lanewatch::host::COLLECTORS.iter().map(|spec| spec.name).collect();
@@ -142,12 +143,35 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ),
         (
             "[probe]\nprobes = [\"rdma_lopback\"]\n",
-            ": probe.probes: \"rdma_lopback\" is not a probe; those that run alone",
+            ": probe.probes: \"rdma_lopback\" is not a probe; they are rdma_loopback, rdma_peer, tcp_peer, memory",
         ),
         ("[probe]\ninterval = \"5s\"\n", ": probe.interval: \"5s\" is not a time of at least 1m, such as 6h"),
         ("[probe]\nduration = \"1500ms\"\n", ": probe.duration: 1s 500ms is not whole seconds from 1s to 10m"),
         ("[probe]\nbudget = 0.5\n", ": probe.budget: 0.5 is not above 0 and at most 0.1"),
         ("[probe]\nsize = 0\n", ": probe.size: 0 is not from 1 to 1073741824"),
+        (
+            "[probe]\nprobes = [\"rdma_peer\"]\n",
+            ": probe.peers.list: is missing: rdma_peer needs the list of hosts that measure with each other",
+        ),
+        (
+            "[probe]\nprobes = [\"tcp_peer\"]\n[probe.peers]\nlist = \"p\"\n",
+            ": probe.peers.key-file: is missing: peers follow requests that are signed with a key, or come with",
+        ),
+        (
+            "[probe]\nprobes = [\"tcp_peer\"]\nduration = \"2m\"\n[probe.peers]\nlist = \"p\"\n",
+            ": probe.duration: 2m is too long: a peer gives at most 60s of its time",
+        ),
+        (
+            "[probe.peers]\nslot = \"5s\"\n",
+            ": probe.peers.slot: \"5s\" is not a time from 10s to 7d, at least four times probe.duration, such as 2h",
+        ),
+        (
+            "[probe.peers]\nconcurrency = 1\n",
+            ": probe.peers.concurrency: 1 is not from 2 to 100000: two hosts are a pair",
+        ),
+        ("[probe.peers]\nname = \"\"\n", ": probe.peers.name: \"\" is not a name of this host, such as node17"),
+        ("[probe.peers.tls]\ncert-file = \"c\"\n", ": probe.peers.tls.key-file: is missing: cert-file needs its key"),
+        ("[probe.peers]\nkey = \"x\"\n", ":2:1: unknown field `key`, expected one of `serve`, `list`, `name`"),
         ("[probe]\ndevices = \"[\"\n", ": probe.devices: it is not a regular expression"),
         (
             "[policy.maintenance]\nwindows = [\"Saturday\"]\n",

@@ -6,6 +6,7 @@ pub mod guard;
 pub mod iperf;
 pub mod lock;
 pub mod memory;
+pub mod peers;
 pub mod perftest;
 pub mod probe;
 pub mod rdma;

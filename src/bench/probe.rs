@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::classify::Attempt;
-use super::rdma::{self, Patience, Peer, PeerServer, Plan, Program};
+use super::rdma::{self, NoServer, Patience, Peer, PeerServer, Plan, Program};
 use super::target::Target;
 use super::tools::Tools;
 use super::{memory, tcp};
@@ -14,7 +14,7 @@ use crate::assess::probe::judge;
 use crate::host::netlink::socket::Connect;
 use crate::model::ids::PortKey;
 use crate::model::pcie::FunctionKind;
-use crate::model::probe::{Direction, Measured, Outcome, Probe, ProbeKey, Run, SkipReason, Statistic};
+use crate::model::probe::{Direction, Failure, Measured, Outcome, Probe, ProbeKey, Run, SkipReason, Statistic};
 use crate::model::rdma::RdmaDevice;
 use crate::watch::Report;
 
@@ -207,6 +207,9 @@ impl Bench<'_> {
                     }
                 }
                 _ if index > 0 => {}
+                Attempt::Failed(failure, text) if is_gone(failure, peer) => {
+                    return Came::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text);
+                }
                 Attempt::Failed(failure, text) => {
                     return Came::Ended(Outcome::Failed, failure.as_str().to_owned(), text);
                 }
@@ -238,7 +241,7 @@ impl Bench<'_> {
             return Err(Came::unavailable(name));
         }
         if let Some(peer) = peer {
-            let started = peer.start(plan).map_err(|text| no_peer(peer, &text))?;
+            let started = peer.start(plan).map_err(|why| no_peer(peer, &why))?;
             *server = Some(started);
         }
         let patience = self.tuning.patience;
@@ -250,15 +253,18 @@ impl Bench<'_> {
             return Came::unavailable(tcp::PROGRAM);
         }
         (self.progress)(tcp::PROGRAM);
-        let plan = self.plan(Program::Iperf, false);
-        let started = match peer.start(&plan) {
-            Ok(started) => started,
-            Err(text) => return no_peer(peer, &text),
-        };
         // Without an answer from the kernel nobody knows where the data would go.
         let Some(Ok(mut kernel)) = self.route.map(|connect| connect()) else {
             let why = "the kernel does not say which way it would send".to_owned();
             return Came::skipped(SkipReason::Unknown, why);
+        };
+        // Where it is known already, no server is started for nothing.
+        if let Ok(Some(why)) = tcp::stays_here(peer.host(), &mut *kernel) {
+            return Came::skipped(SkipReason::LocalRoute, why);
+        }
+        let started = match peer.start(&self.plan(Program::Iperf, false)) {
+            Ok(started) => started,
+            Err(why) => return no_peer(peer, &why),
         };
         match tcp::stays_here(&started.host, &mut *kernel) {
             Ok(None) => {}
@@ -274,6 +280,9 @@ impl Bench<'_> {
             Ok(tcp::Attempt::Measured(measured, again)) => {
                 Came::Measured(measured, again.map(|count| format!("{count} segments were sent again")))
             }
+            Ok(tcp::Attempt::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
+                Came::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text)
+            }
             Ok(tcp::Attempt::Failed(failure, text)) => Came::Ended(Outcome::Failed, failure.as_str().to_owned(), text),
             Ok(tcp::Attempt::Inconclusive(reason, text)) => Came::Ended(Outcome::Inconclusive, reason.to_owned(), text),
             Err(error) => Came::io(tcp::PROGRAM, &error),
@@ -281,8 +290,14 @@ impl Bench<'_> {
     }
 }
 
-fn no_peer(peer: &dyn Peer, text: &str) -> Came {
-    Came::Ended(Outcome::Inconclusive, "peer".to_owned(), format!("{} starts no server: {text}", peer.name()))
+fn no_peer(peer: &dyn Peer, why: &NoServer) -> Came {
+    let text = format!("{} starts no server: {}", peer.name(), why.text);
+    Came::Ended(Outcome::Inconclusive, why.reason.to_owned(), text)
+}
+
+/// A server that was there when it was started and is not any more says something of its host, not of the device.
+fn is_gone(failure: Failure, peer: Option<&dyn Peer>) -> bool {
+    peer.is_some() && failure == Failure::TcpSetup
 }
 
 /// Whether the port's counters agree with what a program claims. What stays inside a card need not be counted.

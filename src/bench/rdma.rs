@@ -5,6 +5,8 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use procfs::net::{TcpNetEntry, TcpState};
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
 use super::child::{Child, Ended, Invocation};
@@ -16,15 +18,19 @@ use crate::assess::probe::Ceiling;
 use crate::model::probe::Failure;
 
 /// A program of perftest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Program {
     /// Bandwidth of writes.
+    #[serde(rename = "ib_write_bw")]
     WriteBandwidth,
     /// Latency of writes.
+    #[serde(rename = "ib_write_lat")]
     WriteLatency,
     /// Latency of reads.
+    #[serde(rename = "ib_read_lat")]
     ReadLatency,
     /// TCP.
+    #[serde(rename = "iperf3")]
     Iperf,
 }
 
@@ -93,11 +99,25 @@ pub trait Peer {
     /// The name of the other host.
     fn name(&self) -> &str;
 
+    /// Name or address that the data goes to, as far as it is known before a server is started.
+    fn host(&self) -> &str {
+        self.name()
+    }
+
     /// Has a server started for a plan.
     ///
     /// # Errors
-    /// One sentence: nobody answers, or the request was refused.
-    fn start(&self, plan: &Plan) -> Result<PeerServer, String>;
+    /// Nobody answers, or the request was refused.
+    fn start(&self, plan: &Plan) -> Result<PeerServer, NoServer>;
+}
+
+/// Why a peer starts no server: nothing of it is known of the device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NoServer {
+    /// A word for it.
+    pub reason: &'static str,
+    /// One sentence, or a part of one.
+    pub text: String,
 }
 
 /// A server of this host: dropped, it is gone. The other end may be this host or another.
@@ -133,6 +153,20 @@ impl Serving {
             std::thread::sleep(Duration::from_millis(10));
         }
         false
+    }
+
+    /// Waits until somebody connects. False when nobody did, and it may be ended.
+    pub fn wait_for_client(&self, patience: Duration) -> bool {
+        let until = Instant::now() + patience;
+        loop {
+            if self.child.is_over() || is_connected(self.tcp_port) {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
     }
 
     /// Waits for its end until a moment, and ends it then.
@@ -274,9 +308,18 @@ fn free_port() -> io::Result<u16> {
 
 /// Whether somebody listens on a TCP port; asked of the kernel, since a connection would be taken for the client's.
 fn is_listening(port: u16) -> bool {
-    let listens = |entries: procfs::ProcResult<Vec<procfs::net::TcpNetEntry>>| {
+    sockets(port, |state| *state == TcpState::Listen)
+}
+
+/// Whether somebody has connected to a TCP port.
+fn is_connected(port: u16) -> bool {
+    sockets(port, |state| *state != TcpState::Listen)
+}
+
+fn sockets(port: u16, wanted: impl Fn(&TcpState) -> bool) -> bool {
+    let any = |entries: procfs::ProcResult<Vec<TcpNetEntry>>| {
         let mut entries = entries.into_iter().flatten();
-        entries.any(|entry| entry.local_address.port() == port && entry.state == procfs::net::TcpState::Listen)
+        entries.any(|entry| entry.local_address.port() == port && wanted(&entry.state))
     };
-    listens(procfs::net::tcp()) || listens(procfs::net::tcp6())
+    any(procfs::net::tcp()) || any(procfs::net::tcp6())
 }

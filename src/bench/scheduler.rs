@@ -11,11 +11,16 @@ use regex_lite::Regex;
 use super::child::is_stopped;
 use super::guard::{self, Rules};
 use super::lock::HostLock;
+use super::peers::pairing::Meeting;
+use super::peers::party::Party;
 use super::probe::{Bench, Tuning, own};
+use super::rdma::Peer;
 use super::schedule::Schedule;
 use super::tools::Tools;
-use crate::model::ids::DeviceName;
+use crate::host::netlink::socket::route;
+use crate::model::ids::{DeviceName, PortKey};
 use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
+use crate::model::time::Stamp;
 use crate::model::vfmap::Trust;
 use crate::watch::clock::Clock;
 use crate::watch::{Handle, Report};
@@ -47,6 +52,7 @@ pub struct Scheduler {
     program: Program,
     schedule: Schedule,
     tools: Tools,
+    party: Option<Arc<Party>>,
     /// Troubles of the host that were said already.
     said: BTreeSet<String>,
 }
@@ -54,7 +60,13 @@ pub struct Scheduler {
 impl Scheduler {
     /// One that works for a poller.
     pub fn new(handle: Handle, clock: Arc<dyn Clock>, program: Program, schedule: Schedule, tools: Tools) -> Self {
-        Self { handle, clock, program, schedule, tools, said: BTreeSet::new() }
+        Self { handle, clock, program, schedule, tools, party: None, said: BTreeSet::new() }
+    }
+
+    /// One that measures with other hosts, too.
+    #[must_use]
+    pub fn with_party(self, party: Option<Arc<Party>>) -> Self {
+        Self { party, ..self }
     }
 
     /// Works until it is told to stop, or nobody is left to tell it.
@@ -71,22 +83,64 @@ impl Scheduler {
     pub fn step(&mut self) -> Duration {
         let now = self.clock.now();
         let Some(report) = self.handle.latest() else { return Duration::from_secs(1) };
-        let keys = self.keys(&report);
-        let urgent = |key: &ProbeKey| is_doubted(&report, key);
+        let party = self.party.clone();
+        let Some(party) = party else { return self.alone(&report, now) };
+        if let Some(meeting) = party.due(now.wall) {
+            self.meet(&report, &party, &meeting);
+            return Duration::ZERO;
+        }
+        self.alone(&report, now).min(party.wait(self.clock.now().wall))
+    }
+
+    /// Runs what needs no other host.
+    fn alone(&mut self, report: &Report, now: Stamp) -> Duration {
+        let keys = self.keys(report);
+        let urgent = |key: &ProbeKey| is_doubted(report, key);
         let Some(key) = self.schedule.due(&keys, &report.probes, urgent, now) else {
             return self.schedule.wait(now.tick);
         };
-        let run = self.guarded(&report, &key);
+        let run = self.guarded(report, &key);
         let ran = run.outcome != Outcome::Skipped;
+        self.keep(run);
+        let now = self.clock.now().tick;
+        self.schedule.done(&key, now, ran);
+        self.schedule.wait(now)
+    }
+
+    /// Measures with the host that is this one's partner: one port, another one in the next round.
+    fn meet(&mut self, report: &Report, party: &Party, meeting: &Meeting) {
+        let ports: Vec<PortKey> = active_ports(report, self.program.devices.as_ref());
+        let Some(rail) = usize::try_from(meeting.round).ok().and_then(|round| round.checked_rem(ports.len())) else {
+            return;
+        };
+        let clock = Arc::clone(&self.clock);
+        let now = move || clock.now().wall;
+        let caller = party.caller(&meeting.peer, u32::try_from(rail).unwrap_or(0), &now);
+        let mut free = None;
+        for probe in [Probe::RdmaPeer, Probe::TcpPeer] {
+            if !self.program.probes.contains(&probe) || is_stopped() {
+                continue;
+            }
+            let key = ProbeKey { probe, port: ports.get(rail).cloned() };
+            // Whether the port is silent is asked before the first only: the second would see its traffic.
+            let may = free.get_or_insert_with(|| self.may_run(report, &key)).clone();
+            let run = match may {
+                Ok(()) => self.locked(report, &key, Some(&caller)),
+                Err((reason, text)) => Run::skipped(&key, self.clock.now().wall, reason, &text),
+            };
+            tracing::debug!(probe = probe.as_str(), peer = &*meeting.peer, "{}: {}", run.outcome.as_str(), run.text);
+            self.keep(run);
+        }
+    }
+
+    fn keep(&mut self, run: Run) {
+        let probe = run.key.probe;
         if &*run.reason == SkipReason::Unavailable.as_str() && self.said.insert(run.text.to_string()) {
-            tracing::warn!(probe = key.probe.as_str(), "unavailable: {}", run.text);
+            tracing::warn!(probe = probe.as_str(), "unavailable: {}", run.text);
         }
         if !is_stopped() {
             self.handle.record(run);
         }
-        let now = self.clock.now().tick;
-        self.schedule.done(&key, now, ran);
-        self.schedule.wait(now)
     }
 
     fn keys(&self, report: &Report) -> Vec<ProbeKey> {
@@ -99,36 +153,52 @@ impl Scheduler {
     }
 
     fn guarded(&self, report: &Report, key: &ProbeKey) -> Run {
-        let now = self.clock.now().wall;
-        let skipped = |(reason, text): guard::Refusal| Run::skipped(key, now, reason, &text);
-        let Program { tuning, rules, lock, sysfs, .. } = &self.program;
+        match self.may_run(report, key) {
+            Ok(()) => self.locked(report, key, None),
+            Err((reason, text)) => Run::skipped(key, self.clock.now().wall, reason, &text),
+        }
+    }
+
+    /// Whether budget and guard let a probe run.
+    fn may_run(&self, report: &Report, key: &ProbeKey) -> Result<(), guard::Refusal> {
+        let Program { tuning, rules, .. } = &self.program;
         let takes = if key.probe == Probe::Memory { AROUND } else { tuning.duration + AROUND };
-        if !self.schedule.affords(report.probes.get(key), takes, now) {
-            return skipped((SkipReason::Budget, "the budget of the day is used up".to_owned()));
+        if !self.schedule.affords(report.probes.get(key), takes, self.clock.now().wall) {
+            return Err((SkipReason::Budget, "the budget of the day is used up".to_owned()));
         }
-        let free = guard::facts(report, key, rules, guard::load());
-        if let Err(refusal) = free.and_then(|()| guard::ask_scheduler(&self.tools, rules)) {
-            return skipped(refusal);
-        }
+        guard::facts(report, key, rules, guard::load())?;
+        guard::ask_scheduler(&self.tools, rules)
+    }
+
+    /// Runs a probe under the lock of the host.
+    fn locked(&self, report: &Report, key: &ProbeKey, peer: Option<&dyn Peer>) -> Run {
+        let now = self.clock.now().wall;
+        let Program { tuning, lock, sysfs, .. } = &self.program;
+        let locked = |text: &str| Run::skipped(key, now, SkipReason::Locked, text);
         let _lock = match HostLock::take(lock) {
             Ok(Some(lock)) => lock,
-            Ok(None) => return skipped((SkipReason::Locked, "another probe runs on this host".to_owned())),
-            Err(error) => {
-                return skipped((SkipReason::Locked, format!("{} cannot be locked: {error}", lock.display())));
-            }
+            Ok(None) => return locked("another probe runs on this host"),
+            Err(error) => return locked(&format!("{} cannot be locked: {error}", lock.display())),
         };
         let clock = Arc::clone(&self.clock);
+        let connect = route();
         let bench = Bench {
             report,
             sysfs,
             tools: &self.tools,
             tuning,
-            route: None,
+            route: Some(&connect),
             progress: &|_| {},
             now: &move || clock.now().wall,
         };
-        bench.run(key, None)
+        bench.run(key, peer)
     }
+}
+
+/// The active ports of chosen devices, in the order of their names; VFs share their PF's lane.
+pub fn active_ports(report: &Report, devices: Option<&Regex>) -> Vec<PortKey> {
+    let chosen = |port: &PortKey| devices.is_none_or(|devices| devices.is_match(port.device.as_str()));
+    own(report).into_iter().filter_map(|key| key.port).filter(chosen).collect()
 }
 
 /// Whether a port's function was moved, and nothing shows that it works since: a loop that moves data would.

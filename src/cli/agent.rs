@@ -19,10 +19,12 @@ use super::config::ConfigError;
 use super::failure::Failure;
 use super::follow;
 use super::listen::listen;
+use super::peers::{AtWork, follow as follow_list};
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
 use crate::assess::outlook::{outlook, summary};
 use crate::bench::child::stop_all;
+use crate::bench::peers::party::Party;
 use crate::bench::schedule::Schedule;
 use crate::bench::scheduler::{Program, Scheduler};
 use crate::bench::tools::Tools;
@@ -56,12 +58,14 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
     let again = || Settings::new(common, matches);
     let (stop, stopped) = std::sync::mpsc::channel();
-    let probes = scheduler(settings, &poller).map(|scheduler| {
+    let peers = AtWork::new(settings, &poller.handle())?;
+    let party = peers.party.as_ref().map(|(_, party)| Arc::clone(party));
+    let probes = scheduler(settings, &poller, party).map(|scheduler| {
         let probes = std::thread::Builder::new().name("probes".to_owned());
         probes.spawn(move || scheduler.run(&stopped))
     });
     let probes = probes.transpose().context("cannot start probes")?;
-    let code = run(poller, &web, common.config.as_deref(), again);
+    let code = run(poller, &web, common.config.as_deref(), &peers, again);
     stop_all();
     drop(stop);
     // Whatever is being measured ends with the agent, and leaves nothing behind.
@@ -72,7 +76,7 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
 }
 
 /// What measures, if anything should, and this is the host that it would measure.
-fn scheduler(settings: &Settings, poller: &Poller) -> Option<Scheduler> {
+fn scheduler(settings: &Settings, poller: &Poller, party: Option<Arc<Party>>) -> Option<Scheduler> {
     let probe = &settings.probe;
     if !probe.enabled {
         return None;
@@ -91,7 +95,8 @@ fn scheduler(settings: &Settings, poller: &Poller) -> Option<Scheduler> {
         lock: probe.lock.clone(),
         sysfs: settings.paths.1.clone(),
     };
-    Some(Scheduler::new(poller.handle(), Arc::new(SystemClock), program, schedule, Tools::new()))
+    let scheduler = Scheduler::new(poller.handle(), Arc::new(SystemClock), program, schedule, Tools::new());
+    Some(scheduler.with_party(party))
 }
 
 /// Runs a poller and serves what it finds; `again` reads the configuration anew.
@@ -102,6 +107,7 @@ pub fn run<E: std::fmt::Display>(
     mut poller: Poller,
     web: &WebSettings,
     file: Option<&Path>,
+    peers: &AtWork,
     again: impl Fn() -> Result<Settings, E>,
 ) -> Result<ExitCode, Failure> {
     let handle = poller.handle();
@@ -114,6 +120,7 @@ pub fn run<E: std::fmt::Display>(
     if let Some(file) = &web.config {
         follow::install(&app, Web::load(file).map_err(ConfigError::from)?);
     }
+    peers.open(&app)?;
     runtime.block_on(async {
         let listeners = listen(web).await?;
         for listener in &listeners {
@@ -125,6 +132,9 @@ pub fn run<E: std::fmt::Display>(
         let worker = std::thread::Builder::new().name("poller".to_owned()).spawn(move || poller.run())?;
         let mut tasks = JoinSet::new();
         tasks.spawn(say_when_ready(handle.clone()));
+        if let Some((list, party)) = peers.party.clone() {
+            tasks.spawn(follow_list(list, party));
+        }
         if let Some((every, pulse)) = watchdog {
             tasks.spawn(watchdog::feed(every, pulse));
         }

@@ -5,6 +5,7 @@ mod read;
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
@@ -20,7 +21,10 @@ use super::settings::Settings;
 use crate::bench::child::{is_stopped, stop_all};
 use crate::bench::guard::{self, Rules};
 use crate::bench::lock::HostLock;
+use crate::bench::peers::caller::Caller;
 use crate::bench::probe::{Bench, Tuning, own};
+use crate::bench::scheduler::active_ports;
+use crate::bench::tcp;
 use crate::bench::tools::Tools;
 use crate::export::json::bench as json;
 use crate::export::text::bench as text;
@@ -49,14 +53,20 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         return Err(Failure::Usage(message.to_owned()));
     }
     let report = look(settings, if flags.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
-    let keys = wanted(&report, flags)?;
+    let mut keys = wanted(&report, flags)?;
+    let tools = Tools::new();
+    if flags.peer.is_some() {
+        keys = between(&keys, &tools);
+        if keys.is_empty() {
+            return Err(Failure::Usage("no RDMA port to measure from is here; --peer needs one".to_owned()));
+        }
+    }
     let place = settings.probe.lock.clone();
     let lock = HostLock::take(&place).with_context(|| format!("cannot lock {}", place.display()))?;
     let Some(_lock) = lock else {
         return Err(anyhow::anyhow!("another probe runs on this host ({} is locked)", place.display()).into());
     };
     stop_when_asked()?;
-    let tools = Tools::new();
     let tuning = tuning(settings, flags);
     let rules = settings.probe.rules.clone();
     let runs: Vec<Run> = keys.iter().map(|key| one(settings, &report, &tools, &tuning, &rules, flags, key)).collect();
@@ -88,6 +98,16 @@ fn tuning(settings: &Settings, flags: &Flags) -> Tuning {
         gid_index: flags.gid_index.or(configured.gid_index),
         patience: configured.patience,
     }
+}
+
+/// The probes to another host in the place of loops: RDMA, and TCP where iperf3 is installed.
+fn between(keys: &[ProbeKey], tools: &Tools) -> Vec<ProbeKey> {
+    let ports = keys.iter().filter_map(|key| key.port.clone());
+    let tcp = tools.find(tcp::PROGRAM).map(|_| Probe::TcpPeer);
+    let probes = |port: PortKey| {
+        std::iter::once(Probe::RdmaPeer).chain(tcp).map(move |probe| ProbeKey { probe, port: Some(port.clone()) })
+    };
+    ports.flat_map(probes).collect()
 }
 
 /// What to run: everything that needs no other host, or what was named.
@@ -144,7 +164,16 @@ fn one(
         progress: &progress,
         now: &SystemTime::now,
     };
-    let run = bench.run(key, None);
+    let run = match &flags.peer {
+        None => bench.run(key, None),
+        Some(to) => {
+            let (rails, peers) = (active_ports(report, settings.probe.devices.as_ref()), &settings.probe.peers);
+            let rail = rails.iter().position(|port| Some(port) == key.port.as_ref()).unwrap_or(0);
+            let rail = u32::try_from(rail).unwrap_or(0);
+            let (transport, key_file, now) = (&peers.post, peers.key.as_deref(), SystemTime::now);
+            bench.run(key, Some(&Caller { transport, key: key_file, to: Arc::from(to.as_str()), rail, now: &now }))
+        }
+    };
     bar.finish_and_clear();
     run
 }

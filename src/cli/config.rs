@@ -107,7 +107,7 @@ pub struct Storage {
 pub struct Probe {
     /// Whether the agent measures by itself.
     pub enabled: Option<bool>,
-    /// Which probes: `rdma_loopback`, `memory`.
+    /// Which probes: `rdma_loopback`, `memory`, `rdma_peer`, `tcp_peer`.
     pub probes: Vec<String>,
     /// Pattern of whole device names that are measured.
     pub devices: Option<String>,
@@ -133,6 +133,40 @@ pub struct Probe {
     pub busy_command: Vec<String>,
     /// Load a CPU above which nothing runs.
     pub most_load: Option<f64>,
+    /// `[probe.peers]`
+    pub peers: Peers,
+}
+
+/// `[probe.peers]`: probes between hosts.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct Peers {
+    /// Whether servers are started for peers that ask.
+    pub serve: Option<bool>,
+    /// The hosts that measure with each other, in the format of file-based service discovery.
+    pub list: Option<PathBuf>,
+    /// What this host is called there.
+    pub name: Option<String>,
+    /// The key that the hosts share.
+    pub key_file: Option<PathBuf>,
+    /// Length of a time slot; in each a host has one partner at most.
+    pub slot: Option<String>,
+    /// Hosts that measure at once.
+    pub concurrency: Option<usize>,
+    /// `[probe.peers.tls]`
+    pub tls: Option<PeersTls>,
+}
+
+/// `[probe.peers.tls]`: peers are asked over HTTPS.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
+pub struct PeersTls {
+    /// Authorities in PEM; the system's when none is named.
+    pub ca_file: Option<PathBuf>,
+    /// This host's certificate in PEM.
+    pub cert_file: Option<PathBuf>,
+    /// Its key.
+    pub key_file: Option<PathBuf>,
 }
 
 /// `[policy]`: expectations, exceptions, thresholds.

@@ -12,6 +12,7 @@ use clap::ArgMatches;
 use super::agent;
 use super::args::{Common, Demo as Flags};
 use super::failure::Failure;
+use super::peers::AtWork;
 use super::settings::{Settings, WebSettings};
 use crate::host::collector::Setup;
 use crate::host::example::Example;
@@ -45,7 +46,7 @@ pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &F
         })
         .context("cannot start the example host")?;
     eprint!("{}", announcement(&web));
-    agent::run(poller, &web, common.config.as_deref(), || Settings::new(common, matches))
+    agent::run(poller, &web, common.config.as_deref(), &AtWork::default(), || Settings::new(common, matches))
 }
 
 /// Where to look, and what there will be to see.

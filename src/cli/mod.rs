@@ -16,6 +16,7 @@ pub mod log;
 pub mod look;
 mod manual;
 pub mod metrics;
+pub mod peers;
 pub mod policy;
 pub mod probe;
 pub mod qid_map;

@@ -6,14 +6,12 @@ use std::time::Duration;
 use regex_lite::Regex;
 
 use super::config::{ConfigError, Probe as Table};
+use super::peers::{PeersSettings, peers};
 use crate::bench::guard::Rules;
 use crate::bench::lock::HostLock;
 use crate::bench::probe::Tuning;
 use crate::host::collector::Filter;
 use crate::model::probe::Probe;
-
-/// Probes that need no other host.
-const ALONE: [Probe; 2] = [Probe::RdmaLoopback, Probe::Memory];
 
 /// What is measured, how, and when.
 #[derive(Debug, Clone)]
@@ -34,6 +32,8 @@ pub struct ProbeSettings {
     pub lock: PathBuf,
     /// When not to.
     pub rules: Rules,
+    /// Other hosts.
+    pub peers: PeersSettings,
 }
 
 /// Reads the table.
@@ -48,8 +48,9 @@ pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
     };
     let mut probes = Vec::new();
     for name in &table.probes {
-        let allowed = format!("a probe; those that run alone are {}", ALONE.map(Probe::as_str).join(", "));
-        let known = ALONE.into_iter().find(|probe| probe.as_str() == name);
+        let all: Vec<&str> = Probe::ALL.iter().map(|probe| probe.as_str()).collect();
+        let allowed = format!("a probe; they are {}", all.join(", "));
+        let known = Probe::ALL.iter().copied().find(|probe| probe.as_str() == name);
         probes.push(known.ok_or_else(|| wrong("probes", &format!("{name:?}"), &allowed))?);
     }
     if probes.is_empty() {
@@ -85,7 +86,9 @@ pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
     if table.busy_command.first().is_some_and(String::is_empty) {
         return Err(wrong("busy-command", &"\"\"", "a program and its arguments"));
     }
+    let peers = peers(file, &table.peers, &probes, measured)?;
     Ok(ProbeSettings {
+        peers,
         enabled: table.enabled.unwrap_or(false),
         probes,
         devices,

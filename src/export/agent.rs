@@ -5,6 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use procfs::WithCurrentSystemInfo as _;
 
+use crate::bench::peers::words::Ending;
+
 /// What the agent is and how its configuration fared.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentState {
@@ -18,6 +20,8 @@ pub struct AgentState {
     pub reloaded: Option<SystemTime>,
     /// How the web configuration fared, where there is one.
     pub web: Option<WebState>,
+    /// Requests of peers by how they ended, in the order of [`Ending::ALL`]; none where no servers are started for them.
+    pub probe_requests: Option<[u64; Ending::ALL.len()]>,
 }
 
 /// How the web configuration fared.
@@ -39,6 +43,7 @@ impl Default for AgentState {
             reload_successful: true,
             reloaded: None,
             web: None,
+            probe_requests: None,
         }
     }
 }

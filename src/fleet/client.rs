@@ -212,7 +212,7 @@ fn hint(status: StatusCode, message: &str) -> &'static str {
 }
 
 /// An error with all that led to it, each said once.
-fn causes(error: &dyn std::error::Error) -> String {
+pub(super) fn causes(error: &dyn std::error::Error) -> String {
     let mut words: Vec<String> = Vec::new();
     for error in std::iter::successors(Some(error), |error| error.source()) {
         let word = error.to_string();

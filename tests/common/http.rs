@@ -47,7 +47,8 @@ pub fn post(address: SocketAddr, path: &str, document: &str) -> io::Result<Respo
     exchange(address, "POST", path, &headers, document)
 }
 
-fn exchange(
+/// A request with these headers and this body.
+pub fn exchange(
     address: SocketAddr,
     method: &str,
     path: &str,

@@ -32,12 +32,18 @@ if arguments[-1] != "127.0.0.1":
     server = socket.socket()
     server.bind(("", port))
     server.listen(1)
+    if MODE == "gone":
+        time.sleep(0.3)
+        sys.exit(0)
     connection, _ = server.accept()
     connection.recv(1)
     sys.exit(0)
 
 note(os.getpid(), port, "client")
 file = [word.split("=", 1)[1] for word in arguments if word.startswith("--out_json_file=")][0]
+if MODE == "gone":
+    print(f"Couldn't connect to 127.0.0.1:{port}")
+    sys.exit(1)
 if MODE not in ("hang", "stubborn"):
     socket.create_connection(("127.0.0.1", port)).close()
 if latency:

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod between;
 mod command;
 mod guarded;
 mod peers;

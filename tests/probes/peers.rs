@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::assess::probe::Ceiling;
 use lanewatch::bench::probe::{Bench, Tuning};
-use lanewatch::bench::rdma::{Patience, Peer, PeerServer, Plan, Serving};
+use lanewatch::bench::rdma::{NoServer, Patience, Peer, PeerServer, Plan, Serving};
 use lanewatch::bench::target::Target;
 use lanewatch::bench::tcp::{self, Attempt};
 use lanewatch::bench::tools::Tools;
@@ -33,8 +33,9 @@ impl Peer for Near<'_> {
         "node18"
     }
 
-    fn start(&self, plan: &Plan) -> Result<PeerServer, String> {
-        let serving = Serving::start(self.tools, &self.target, plan).map_err(|error| error.to_string())?;
+    fn start(&self, plan: &Plan) -> Result<PeerServer, NoServer> {
+        let serving = Serving::start(self.tools, &self.target, plan)
+            .map_err(|error| NoServer { reason: "peer", text: error.to_string() })?;
         serving.wait_until_listening(Duration::from_secs(20));
         let tcp_port = serving.tcp_port;
         self.serving.borrow_mut().push(serving);
@@ -49,8 +50,8 @@ impl Peer for Nobody {
         "node19"
     }
 
-    fn start(&self, _: &Plan) -> Result<PeerServer, String> {
-        Err("it does not answer".to_owned())
+    fn start(&self, _: &Plan) -> Result<PeerServer, NoServer> {
+        Err(NoServer { reason: "peer", text: "it does not answer".to_owned() })
     }
 }
 
@@ -85,6 +86,18 @@ fn what_the_counters_do_not_show_went_another_way() {
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "counters_disagree"), "{}", run.text);
     assert_eq!(run.peer.as_deref(), Some("node18"));
     assert!(run.ceiling.is_some_and(|ceiling| (ceiling.gbits() - 100.0).abs() < 1e-9), "that of the worse end");
+    drop(peer);
+    scene.is_clean();
+}
+
+#[test]
+fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
+    let scene = Scene::new("gone", &HostTree::new(1));
+    let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
+    let target = Target::new(&report, &scene.path("host/sys"), &key(Probe::RdmaPeer).port.unwrap()).unwrap();
+    let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
+    let run = run(&scene, &report, &tools, Probe::RdmaPeer, &peer);
+    assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer_gone"), "{}", run.text);
     drop(peer);
     scene.is_clean();
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
+use crate::bench::peers::list::split;
 use crate::cli::args::{VfFormat, duration};
 
 /// `bench`.
@@ -27,6 +28,9 @@ pub struct Bench {
     /// GID index on Ethernet [default: one of RoCE v2]
     #[arg(long, value_name = "N")]
     pub gid_index: Option<u32>,
+    /// Measure to another host, whose agent starts the servers ([probe.peers] serve) [port: 10015]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = peer, conflicts_with = "read")]
+    pub peer: Option<String>,
     /// Run even where it disturbs somebody; never beside another probe
     #[arg(long)]
     pub force: bool,
@@ -36,6 +40,15 @@ pub struct Bench {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: VfFormat,
+}
+
+/// A peer with its port.
+fn peer(text: &str) -> Result<String, String> {
+    let whole = if split(text).is_some() { text.to_owned() } else { format!("{text}:10015") };
+    match split(&whole) {
+        Some(_) => Ok(whole),
+        None => Err("it is not a host such as node18, node18:10015 or [2001:db8::1]:10015".to_owned()),
+    }
 }
 
 fn whole_seconds(text: &str) -> Result<Duration, String> {

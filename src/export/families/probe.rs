@@ -1,6 +1,7 @@
 //! Probes.
 
 use super::FIRST;
+use crate::bench::peers::words::Ending;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::Label;
@@ -43,6 +44,20 @@ pub const FAMILIES: &[Family] = &[
                     let count = pasts().filter_map(|(_, past)| past.skips.get(reason)).sum();
                     out.counter(&[probe.as_str().into(), reason.as_str().into()], count);
                 }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_probe_server_requests_total",
+        kind: Kind::Counter,
+        help: "Requests of peers to start a server for their probe since the agent's start, by how they ended; absent \
+               where none is started for them.",
+        labels: &["result"],
+        worst: "12",
+        since: FIRST,
+        write: |content, out| {
+            for (ending, count) in Ending::ALL.iter().zip(content.agent.probe_requests.into_iter().flatten()) {
+                out.counter(&[ending.as_str().into()], count);
             }
         },
     },

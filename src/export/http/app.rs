@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -14,6 +14,7 @@ use hyper::{Method, Response, StatusCode};
 
 use super::bodies::{Bodies, Document};
 use super::gate::Refused;
+use super::probe_server::ProbeRoute;
 use crate::export::agent::AgentState;
 use crate::export::negotiate;
 use crate::export::web::Web;
@@ -59,6 +60,7 @@ pub struct App {
     pub(super) refused: Refused,
     bodies: Bodies,
     in_flight: AtomicUsize,
+    pub(super) probes: OnceLock<ProbeRoute>,
 }
 
 /// How old facts may be at a scrape.
@@ -81,6 +83,7 @@ impl App {
             refused: Refused::default(),
             bodies: Bodies::default(),
             in_flight: AtomicUsize::new(0),
+            probes: OnceLock::new(),
         }
     }
 
@@ -239,7 +242,7 @@ fn values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
     headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
 }
 
-fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
+pub(super) fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
     let mut answer = Response::new(Full::new(body));
     *answer.status_mut() = status;
     let headers = answer.headers_mut();

@@ -19,6 +19,15 @@ use super::timed::{Limits, Timed};
 /// Longest head of a request, in bytes; longer ones are answered with 431.
 const LONGEST_HEAD: usize = 16 * 1024;
 
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Client {
+    /// Its address.
+    pub(super) address: Option<IpAddr>,
+    /// Whether it showed a certificate that was verified.
+    pub(super) certified: bool,
+}
+
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
@@ -63,13 +72,13 @@ pub async fn drive<S>(stream: S, app: Arc<App>, activity: Arc<Activity>, mut shu
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    drive_within(Limits::DEFAULT, stream, None, app, activity, &mut shutdown).await;
+    drive_within(Limits::DEFAULT, stream, Client::default(), app, activity, &mut shutdown).await;
 }
 
 pub(super) async fn drive_within<S>(
     limits: Limits,
     stream: S,
-    peer: Option<IpAddr>,
+    client: Client,
     app: Arc<App>,
     activity: Arc<Activity>,
     shutdown: &mut watch::Receiver<bool>,
@@ -81,7 +90,8 @@ pub(super) async fn drive_within<S>(
         let (app, activity) = (Arc::clone(&app), Arc::clone(&activity));
         async move {
             activity.set(Doing::Work);
-            let answer = app.respond(peer, &request.into_parts().0).await;
+            let (head, body) = request.into_parts();
+            let answer = app.respond(client, &head, body).await;
             activity.set(Doing::Answer);
             Ok::<_, Infallible>(answer)
         }

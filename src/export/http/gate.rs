@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use hyper::StatusCode;
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderValue};
 use hyper::http::request::Parts;
 
 use super::app::{Answer, App, line};
+use super::connection::Client;
 use crate::export::web::{Verdict, Web};
 
 /// Wrong passwords are said in the log at the first and then at every so many.
@@ -20,12 +22,16 @@ const SAID_EVERY: u64 = 100;
 pub(super) struct Refused(AtomicU64);
 
 impl App {
-    /// The answer to a request of `peer`, if it may have one.
-    pub async fn respond(&self, peer: Option<IpAddr>, request: &Parts) -> Answer {
+    /// The answer to a request of a client, if it may have one.
+    pub(super) async fn respond(&self, client: Client, request: &Parts, body: Incoming) -> Answer {
         let web = self.web();
-        let mut answer = match self.refusal(&web, peer, request).await {
-            Some(refusal) => refusal,
-            None => self.answer(request).await,
+        let mut answer = match self.probe_route(request) {
+            // Requests of peers have limits and signatures of their own.
+            Some(route) => self.probe_server(route, client, request, body).await,
+            None => match self.refusal(&web, client.address, request).await {
+                Some(refusal) => refusal,
+                None => self.answer(request).await,
+            },
         };
         for (name, value) in &web.headers {
             answer.headers_mut().insert(name.clone(), value.clone());

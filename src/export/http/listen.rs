@@ -16,7 +16,7 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::app::App;
-use super::connection::{Activity, Doing, asked_to_end, drive_within};
+use super::connection::{Activity, Client, Doing, asked_to_end, drive_within};
 use super::timed::Limits;
 use super::tls;
 
@@ -129,7 +129,9 @@ struct Connection {
 
 impl Connection {
     async fn run(mut self, stream: TcpStream) {
-        let tls = self.app.web().tls.clone();
+        let web = self.app.web();
+        let (tls, verifies_clients) = (web.tls.clone(), web.verifies_clients);
+        drop(web);
         // Until a client has made its request, or has begun to make itself known, it costs a socket and a small task,
         // no buffers.
         let spoke = tokio::select! {
@@ -144,7 +146,7 @@ impl Connection {
         // The kernel would keep megabytes for a slow reader, and say that it took some only every other megabyte.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
         match tls {
-            None => self.drive(stream).await,
+            None => self.drive(stream, false).await,
             Some(tls) => {
                 let shaken = tokio::select! {
                     shaken = timeout(self.limits.head, tls::accept(stream, tls, self.peer)) => shaken.ok().flatten(),
@@ -153,15 +155,17 @@ impl Connection {
                 if let Some(stream) = shaken {
                     // The time for the head of the first request begins now.
                     self.activity.set(Doing::Head);
-                    self.drive(stream).await;
+                    let certified = verifies_clients && stream.get_ref().1.peer_certificates().is_some();
+                    self.drive(stream, certified).await;
                 }
             }
         }
     }
 
-    async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, stream: S) {
+    async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, stream: S, certified: bool) {
         let (app, activity) = (Arc::clone(&self.app), Arc::clone(&self.activity));
-        drive_within(self.limits, stream, Some(self.peer), app, activity, &mut self.ending).await;
+        let client = Client { address: Some(self.peer), certified };
+        drive_within(self.limits, stream, client, app, activity, &mut self.ending).await;
     }
 }
 

@@ -20,11 +20,11 @@ const LANES: u8 = 8;
 type Key = ([u8; 8], u8);
 
 #[derive(Debug, Default)]
-pub(super) struct Attempts(Mutex<HashMap<Key, Arc<Bucket>>>);
+pub(in crate::export) struct Attempts(Mutex<HashMap<Key, Arc<Bucket>>>);
 
 impl Attempts {
     /// The bucket of an address and a name, the name given as a hash.
-    pub(super) fn of(&self, peer: Option<IpAddr>, name: u8, now: Instant) -> Arc<Bucket> {
+    pub(in crate::export) fn of(&self, peer: Option<IpAddr>, name: u8, now: Instant) -> Arc<Bucket> {
         let key = (origin(peer), name % LANES);
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MOST && !buckets.contains_key(&key) {

@@ -25,6 +25,11 @@ const MODES: [&str; 5] = [
     "RequireAndVerifyClientCert",
 ];
 
+/// Whether a certificate that a client showed was verified.
+pub(super) fn are_verified(tls: &Tls) -> bool {
+    matches!(tls.client_auth_type.as_deref(), Some("VerifyClientCertIfGiven" | "RequireAndVerifyClientCert"))
+}
+
 /// The verifier that `client_auth_type` names.
 pub(super) fn verifier(
     path: &Path,

@@ -16,6 +16,7 @@ use std::time::SystemTime;
 use hyper::header::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 
+pub(super) use attempts::Attempts;
 pub use bucket::Bucket;
 pub use file::WebError;
 pub use users::{Users, Verdict};
@@ -25,6 +26,8 @@ pub use users::{Users, Verdict};
 pub struct Web {
     /// How connections are encrypted; none: they are not.
     pub tls: Option<Arc<ServerConfig>>,
+    /// Whether a certificate that a client shows is verified.
+    pub verifies_clients: bool,
     /// When the first certificate of the chain ends.
     pub certificate_ends: Option<SystemTime>,
     /// Who may ask; none: everyone.
@@ -61,6 +64,7 @@ impl Web {
             users: (!hashes.is_empty()).then(|| Users::new(path, hashes)).transpose()?,
             headers: headers::check(path, http.headers.unwrap_or_default())?,
             rate: written.rate_limit.map(|rate| bucket::limit(path, &rate)).transpose()?.flatten(),
+            verifies_clients: tls.as_ref().is_some_and(|tls| tls.verifies_clients),
             certificate_ends: tls.as_ref().and_then(|tls| tls.ends),
             tls: tls.map(|tls| tls.config),
             files,

@@ -21,6 +21,7 @@ use crate::host::fs::read_regular;
 pub(super) struct Built {
     pub(super) config: Arc<ServerConfig>,
     pub(super) ends: Option<SystemTime>,
+    pub(super) verifies_clients: bool,
 }
 
 /// Cipher suites by their names in the format, those of TLS 1.3 first.
@@ -90,7 +91,8 @@ pub(super) fn build(
         .map_err(|error| key.wrong(path, &format!("does not go with the certificate: {error}")))?;
     config.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
-    Ok(Built { config: Arc::new(config), ends })
+    let verifies_clients = client::are_verified(tls);
+    Ok(Built { config: Arc::new(config), ends, verifies_clients })
 }
 
 fn ends(certificate: &CertificateDer<'_>) -> Option<SystemTime> {

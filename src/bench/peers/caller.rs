@@ -1,0 +1,165 @@
+//! Asks a peer to start a server.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use ring::rand::{SecureRandom as _, SystemRandom};
+
+use super::gate::millis;
+use super::key::{Key, Stamped, hex};
+use super::list::split;
+use super::request::{NONCE, Refused, Request, SIGNATURE, Started, TIME, TO};
+use super::words::Ending;
+use crate::bench::rdma::{NoServer, Peer, PeerServer, Plan};
+
+/// What an HTTP server answered.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reply {
+    /// Its status.
+    pub status: u16,
+    /// The header [`SIGNATURE`].
+    pub signature: Option<String>,
+    /// Its body.
+    pub body: Vec<u8>,
+}
+
+/// Somebody who can make an HTTP request.
+pub trait Transport: Send + Sync {
+    /// Posts a request to a peer, at [`PATH`](super::request::PATH).
+    ///
+    /// # Errors
+    /// There is no answer; one sentence.
+    fn post(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Reply, String>;
+}
+
+/// A peer that is asked over HTTP.
+pub struct Caller<'a> {
+    /// How.
+    pub transport: &'a dyn Transport,
+    /// The file of the key to sign with; none: the connection's certificate says who asks.
+    pub key: Option<&'a Path>,
+    /// The peer, as the list names it.
+    pub to: Arc<str>,
+    /// Which of its ports.
+    pub rail: u32,
+    /// The wall clock.
+    pub now: &'a dyn Fn() -> SystemTime,
+}
+
+fn refused(text: impl Into<String>) -> NoServer {
+    NoServer { reason: "peer_refused", text: text.into() }
+}
+
+impl Peer for Caller<'_> {
+    fn name(&self) -> &str {
+        &self.to
+    }
+
+    fn host(&self) -> &str {
+        split(&self.to).map_or(&*self.to, |(host, _)| host)
+    }
+
+    fn start(&self, plan: &Plan) -> Result<PeerServer, NoServer> {
+        let (host, _) = split(&self.to).ok_or_else(|| refused("its name has no port"))?;
+        let request = Request::new(plan, self.rail);
+        request.within_bounds().map_err(refused)?;
+        let body = serde_json::to_vec(&request).map_err(|error| refused(error.to_string()))?;
+        let key = self.key.map(Key::read).transpose().map_err(|error| refused(error.to_string()))?;
+        let mut nonce = [0; 16];
+        SystemRandom::new().fill(&mut nonce).map_err(|_| refused("this host has no random numbers"))?;
+        let (nonce, time) = (hex(&nonce), millis((self.now)()));
+        let mut headers = Vec::new();
+        if let Some(key) = &key {
+            let signature = key.sign(&Stamped { to: &self.to, time, nonce: &nonce }, &body);
+            headers.push((TO, self.to.to_string()));
+            headers.push((TIME, time.to_string()));
+            headers.push((NONCE, nonce.clone()));
+            headers.push((SIGNATURE, signature));
+        }
+        let unreachable = |text| NoServer { reason: "peer_unreachable", text };
+        let reply = self.transport.post(&self.to, &headers, body).map_err(unreachable)?;
+        if reply.status != 200 {
+            return Err(self.why(&reply));
+        }
+        let signature = reply.signature.as_deref().unwrap_or_default();
+        if key.is_some_and(|key| !key.is_right_answer(signature, &nonce, &reply.body)) {
+            return Err(refused("its answer is not signed with the key that both should have"));
+        }
+        let started: Started = serde_json::from_slice(&reply.body)
+            .map_err(|error| refused(format!("its answer cannot be read: {error}")))?;
+        let ceiling = started.lane.and_then(|lane| lane.ceiling());
+        Ok(PeerServer { host: host.to_owned(), tcp_port: started.tcp_port, ceiling })
+    }
+}
+
+impl Caller<'_> {
+    fn why(&self, reply: &Reply) -> NoServer {
+        let Ok(told) = serde_json::from_slice::<Refused>(&reply.body) else {
+            let hint = if reply.status == 404 { ": it starts no servers for peers ([probe.peers] serve)" } else { "" };
+            return refused(format!("HTTP status {}{hint}", reply.status));
+        };
+        let here = millis((self.now)());
+        let skew = told.clock.filter(|_| told.reason == Ending::ClockSkew.as_str());
+        let Some(there) = skew else { return refused(format!("{}: {}", told.reason, brief(&told.message))) };
+        let apart = humantime::format_duration(Duration::from_secs(here.abs_diff(there) / 1_000));
+        let way = if there > here { "ahead of" } else { "behind" };
+        NoServer { reason: "peer_clock", text: format!("its clock is {apart} {way} this host's") }
+    }
+}
+
+/// What another host says, as one short line.
+fn brief(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(200).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::rdma::Program;
+
+    struct Says(Result<Reply, String>);
+
+    impl Transport for Says {
+        fn post(&self, _: &str, _: &[(&'static str, String)], _: Vec<u8>) -> Result<Reply, String> {
+            self.0.clone()
+        }
+    }
+
+    fn ask(says: Result<Reply, String>, plan: &Plan) -> Result<PeerServer, NoServer> {
+        let now = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
+        let caller = Caller { transport: &Says(says), key: None, to: Arc::from("node18:10015"), rail: 0, now: &now };
+        caller.start(plan)
+    }
+
+    fn reply(status: u16, body: &str) -> Reply {
+        Reply { status, signature: None, body: body.as_bytes().to_vec() }
+    }
+
+    const PLAN: Plan = Plan {
+        program: Program::WriteBandwidth,
+        size: 65_536,
+        queue_pairs: 1,
+        duration: Duration::from_secs(5),
+        both: false,
+    };
+
+    #[test]
+    fn answers_and_refusals() {
+        let server = ask(Ok(reply(200, "{\"tcp_port\": 18515}")), &PLAN).unwrap();
+        assert_eq!((server.host.as_str(), server.tcp_port), ("node18", 18_515));
+        let skew = "{\"reason\": \"clock_skew\", \"message\": \"x\", \"clock\": 1790000093000}";
+        for (says, plan, reason, part) in [
+            (Err("connection refused".to_owned()), PLAN, "peer_unreachable", "connection refused"),
+            (Ok(reply(200, "{}")), PLAN, "peer_refused", "cannot be read"),
+            (Ok(reply(404, "not found\n")), PLAN, "peer_refused", "[probe.peers] serve"),
+            (Ok(reply(503, "{\"reason\": \"busy\", \"message\": \"a job\"}")), PLAN, "peer_refused", "busy: a job"),
+            (Ok(reply(401, skew)), PLAN, "peer_clock", "its clock is 1m 33s ahead of this host's"),
+            (Ok(reply(200, "")), Plan { duration: Duration::from_secs(600), ..PLAN }, "peer_refused", "from 1 to 60"),
+        ] {
+            let why = ask(says, &plan).unwrap_err();
+            assert_eq!(why.reason, reason, "{}", why.text);
+            assert!(why.text.contains(part), "{}", why.text);
+        }
+    }
+}

@@ -1,0 +1,256 @@
+//! Who measures with whom, and when: a round-robin tournament by the circle method, worked out by every host for itself
+//! from the same list and the same clock.
+//!
+//! One host stands still, the others move around it by one place a turn; who stands opposite are a pair. A turn pairs
+//! every host once (of an odd number one rests), and after as many turns as there are places around, a round, every
+//! pair has met once. Where fewer may measure at once than a turn pairs, the turn takes several slots.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+/// The tournament of a list of hosts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tournament {
+    hosts: Vec<Arc<str>>,
+    slot: Duration,
+    /// Pairs of a slot.
+    at_once: u64,
+}
+
+/// What a host has to do in a slot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meeting {
+    /// The number of the slot, counted from 1970.
+    pub slot: u64,
+    /// The number of the round that it is part of.
+    pub round: u64,
+    /// The other host, as the list names it.
+    pub peer: Arc<str>,
+    /// Whether this host measures; else it is asked to.
+    pub measures: bool,
+}
+
+impl Tournament {
+    /// The tournament of these hosts, in whatever order and however often they come. `concurrency`: hosts that may
+    /// measure at once; a pair is two of them, and one pair always may.
+    pub fn new(hosts: impl IntoIterator<Item = Arc<str>>, slot: Duration, concurrency: usize) -> Self {
+        let mut hosts: Vec<Arc<str>> = hosts.into_iter().collect();
+        hosts.sort();
+        hosts.dedup();
+        let at_once = number(concurrency / 2).max(1);
+        Self { hosts, slot: slot.max(Duration::from_secs(1)), at_once }
+    }
+
+    /// How many hosts there are.
+    pub fn len(&self) -> usize {
+        self.hosts.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
+    }
+
+    /// Whether a host is one of them.
+    pub fn has(&self, host: &str) -> bool {
+        self.place(host).is_some()
+    }
+
+    /// Slots in which every pair meets once; 0 where there is no pair.
+    pub fn slots(&self) -> u64 {
+        self.turns() * self.slots_of_a_turn()
+    }
+
+    /// The slot of a moment, and how long it has lasted.
+    pub fn slot_at(&self, now: SystemTime) -> (u64, Duration) {
+        let since = now.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let slot = u64::try_from(since.as_nanos() / self.slot.as_nanos()).unwrap_or(u64::MAX);
+        let begun = self.slot.as_nanos() * u128::from(slot);
+        (slot, Duration::from_nanos(u64::try_from(since.as_nanos() - begun).unwrap_or(0)))
+    }
+
+    /// How long a slot is.
+    pub fn slot(&self) -> Duration {
+        self.slot
+    }
+
+    /// What a host has to do in a slot, if anything.
+    pub fn meeting(&self, host: &str, slot: u64) -> Option<Meeting> {
+        let place = self.place(host)?;
+        let (round, turn, wave) = self.moment(slot)?;
+        let (other, pair) = self.opposite(place, turn)?;
+        if pair / self.at_once != wave {
+            return None;
+        }
+        let peer = Arc::clone(self.hosts.get(usize::try_from(other).ok()?)?);
+        // Each of a pair measures in every other round, and about half of the hosts in a slot.
+        let lower = (place + other + round).is_multiple_of(2);
+        Some(Meeting { slot, round, peer, measures: (place < other) == lower })
+    }
+
+    fn place(&self, host: &str) -> Option<u64> {
+        self.hosts.binary_search_by(|known| (**known).cmp(host)).ok().map(number)
+    }
+
+    /// Round, turn in it and slot in that.
+    fn moment(&self, slot: u64) -> Option<(u64, u64, u64)> {
+        let within = slot.checked_rem(self.slots())?;
+        let waves = self.slots_of_a_turn();
+        Some((slot / self.slots(), within / waves, within % waves))
+    }
+
+    fn turns(&self) -> u64 {
+        let hosts = number(self.hosts.len());
+        if hosts < 2 { 0 } else { hosts + hosts % 2 - 1 }
+    }
+
+    fn slots_of_a_turn(&self) -> u64 {
+        (number(self.hosts.len()) / 2).div_ceil(self.at_once)
+    }
+
+    /// Who stands opposite of a place in a turn, and which pair of the turn that is; none where it rests.
+    fn opposite(&self, place: u64, turn: u64) -> Option<(u64, u64)> {
+        let (hosts, around) = (number(self.hosts.len()), self.turns());
+        // The place opposite of the one that stands still; the turn is twice that, around the circle.
+        let alone = turn * around.div_ceil(2) % around.max(1);
+        let odd = hosts % 2;
+        if place == around {
+            return Some((alone, 0));
+        }
+        let beside = (place + around - alone) % around;
+        let apart = beside.min(around - beside);
+        if apart == 0 {
+            // Of an odd number nobody stands still, and this one rests.
+            return (odd == 0).then_some((around, 0));
+        }
+        Some(((alone + around - beside) % around, apart - odd))
+    }
+}
+
+fn number(count: usize) -> u64 {
+    u64::try_from(count).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SLOT: Duration = Duration::from_secs(600);
+
+    fn name(index: usize) -> Arc<str> {
+        Arc::from(format!("node{index:05}:10015"))
+    }
+
+    fn tournament(hosts: usize, concurrency: usize) -> Tournament {
+        Tournament::new((0..hosts).map(name), SLOT, concurrency)
+    }
+
+    /// The pairs of a slot, the one that measures first; every host is asked for itself.
+    fn pairs(tournament: &Tournament, slot: u64) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut pairs = Vec::new();
+        for host in &tournament.hosts {
+            let Some(meeting) = tournament.meeting(host, slot) else { continue };
+            let back = tournament.meeting(&meeting.peer, slot).unwrap();
+            assert_eq!((&back.peer, back.measures), (host, !meeting.measures), "both know of it, and one measures");
+            assert_ne!(*host, meeting.peer);
+            if meeting.measures {
+                pairs.push((Arc::clone(host), meeting.peer));
+            }
+        }
+        pairs
+    }
+
+    #[test]
+    fn few_hosts() {
+        assert_eq!((tournament(0, 64).slots(), tournament(1, 64).slots()), (0, 0));
+        assert_eq!(tournament(1, 64).meeting(&name(0), 5), None);
+        assert_eq!(tournament(2, 64).slots(), 1);
+        assert_eq!(pairs(&tournament(2, 0), 8).len(), 1, "one pair always may");
+        assert_eq!(tournament(5, 64).slots(), 5);
+        assert_eq!(tournament(6, 64).slots(), 5);
+        assert_eq!(tournament(6, 2).slots(), 15);
+        assert_eq!(tournament(6, 64).meeting("node99:10015", 3), None, "who is not in the list has no partner");
+    }
+
+    #[test]
+    fn slots_are_of_the_clock() {
+        let tournament = tournament(4, 64);
+        let at = |seconds| tournament.slot_at(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!([at(0), at(599), at(600)].map(|(slot, _)| slot), [0, 0, 1]);
+        assert_eq!(at(1_801).1, Duration::from_secs(1));
+    }
+
+    proptest! {
+        #[test]
+        fn every_pair_meets_once_in_a_round(hosts in 2usize..40, concurrency in 0usize..50, rounds in 0u64..3) {
+            let tournament = tournament(hosts, concurrency);
+            let mut met = BTreeSet::new();
+            for slot in (0..tournament.slots()).map(|slot| rounds * tournament.slots() + slot) {
+                let pairs = pairs(&tournament, slot);
+                prop_assert!(pairs.len() * 2 <= concurrency.max(2), "the cap is kept");
+                let busy: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
+                prop_assert_eq!(busy.len(), pairs.len() * 2, "nobody twice in a slot");
+                for (one, other) in pairs {
+                    prop_assert!(met.insert(if one < other { (one, other) } else { (other, one) }), "met before");
+                }
+            }
+            prop_assert_eq!(met.len(), hosts * (hosts - 1) / 2);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn so_do_those_of_a_large_fleet(
+            hosts in 2usize..=10_000,
+            concurrency in 2usize..12_000,
+            seed in any::<u64>(),
+        ) {
+            let tournament = tournament(hosts, concurrency);
+            // One slot, of all hosts.
+            let pairs = pairs(&tournament, seed);
+            let busy: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
+            prop_assert!(busy.len() == pairs.len() * 2 && busy.len() <= concurrency);
+            // One host, in all turns of a round: its partners are all the others.
+            let place = seed % number(hosts);
+            let mut met = vec![false; hosts];
+            let mut rests = 0;
+            for turn in 0..tournament.turns() {
+                let Some((other, pair)) = tournament.opposite(place, turn) else {
+                    rests += 1;
+                    continue;
+                };
+                prop_assert_eq!(tournament.opposite(other, turn), Some((place, pair)));
+                prop_assert!(pair < number(hosts / 2) && other != place);
+                prop_assert!(!std::mem::replace(&mut met[usize::try_from(other).unwrap()], true));
+            }
+            prop_assert_eq!(rests, hosts % 2);
+            prop_assert_eq!(met.iter().filter(|met| **met).count(), hosts - 1);
+        }
+
+        #[test]
+        fn the_order_of_the_list_does_not_matter(
+            hosts in 2usize..2_000,
+            gone in 0usize..20,
+            order in any::<prop::sample::Index>(),
+            slot in any::<u64>(),
+        ) {
+            let left = hosts.saturating_sub(gone).max(2);
+            let mut list: Vec<_> = (0..left).map(name).collect();
+            let straight = Tournament::new(list.clone(), SLOT, 64);
+            list.rotate_left(order.index(left));
+            list.reverse();
+            list.extend([name(0), name(left - 1)]);
+            let other = Tournament::new(list, SLOT, 64);
+            prop_assert_eq!(&other, &straight);
+            prop_assert_eq!(pairs(&other, slot), pairs(&straight, slot));
+            // Who had the list with the hosts that are gone and now has this one agrees with who had it from the start.
+            let before = tournament(hosts, 64);
+            prop_assert_eq!(before == straight, left == hosts);
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Starts servers for peers: one at a time, where nothing is disturbed, and never for long.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use regex_lite::Regex;
+
+use super::gate::{Credentials, Gate, Refusal, millis};
+use super::key::Key;
+use super::request::{Lane, Refused, Request, Started};
+use super::words::Ending;
+use crate::bench::child::is_stopped;
+use crate::bench::guard::{self, Rules};
+use crate::bench::lock::HostLock;
+use crate::bench::rdma::{Patience, Program, Serving};
+use crate::bench::scheduler::active_ports;
+use crate::bench::target::Target;
+use crate::bench::tools::Tools;
+use crate::model::ids::PortKey;
+use crate::model::probe::{Probe, ProbeKey, SkipReason};
+use crate::watch::clock::Clock;
+use crate::watch::{Handle, Report};
+
+/// How long the server before may take to end: a probe runs several, one after the other.
+const AFTER: Duration = Duration::from_secs(2);
+/// How long a server waits for its client.
+const COME: Duration = Duration::from_secs(10);
+/// So long the traffic of a port may be that of the same peer's probe, since its first server.
+const VISIT: Duration = Duration::from_secs(180);
+
+/// What servers are started with.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// Which devices; all when there is none.
+    pub devices: Option<Regex>,
+    /// When not to.
+    pub rules: Rules,
+    /// The host's lock.
+    pub lock: PathBuf,
+    /// The host's `/sys`.
+    pub sysfs: PathBuf,
+    /// A GID index in the place of the one that is found.
+    pub gid_index: Option<u32>,
+    /// How long things may take.
+    pub patience: Patience,
+}
+
+/// Who was let to a port last, and since when.
+type Visit = (Option<IpAddr>, PortKey, Instant);
+
+/// Starts servers.
+pub struct Servers {
+    handle: Handle,
+    clock: Arc<dyn Clock>,
+    setup: Setup,
+    tools: Tools,
+    gate: Gate,
+    visit: Mutex<Option<Visit>>,
+}
+
+/// The answer to a request.
+#[derive(Debug)]
+pub struct Answered {
+    /// How it ended.
+    pub ending: Ending,
+    /// The document.
+    pub body: Vec<u8>,
+    /// Its signature.
+    pub signature: Option<String>,
+}
+
+impl Servers {
+    /// One for the host that a poller reads.
+    pub fn new(handle: Handle, clock: Arc<dyn Clock>, setup: Setup, tools: Tools, gate: Gate) -> Self {
+        Self { handle, clock, setup, tools, gate, visit: Mutex::default() }
+    }
+
+    /// Answers a request; it may take some seconds.
+    pub fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> Answered {
+        let now = self.clock.now().wall;
+        let judged = self.gate.judge(shown, body, now);
+        let (key, started) = match judged {
+            Ok(key) => (key, self.follow(from, body)),
+            Err(refusal) => (None, Err(refusal)),
+        };
+        match started {
+            Ok(started) => Self::yes(key.as_ref(), shown, &started),
+            Err(refusal) => {
+                let skewed = refusal.ending == Ending::ClockSkew;
+                tracing::debug!(result = refusal.ending.as_str(), "no server for a peer: {}", refusal.text);
+                Answered::no(&refusal, skewed.then(|| millis(now)))
+            }
+        }
+    }
+
+    fn yes(key: Option<&Key>, shown: &Credentials, started: &Started) -> Answered {
+        let body = serde_json::to_vec(started).unwrap_or_default();
+        let nonce = shown.nonce.as_deref().unwrap_or_default();
+        let signature = key.map(|key| key.sign_answer(nonce, &body));
+        Answered { ending: Ending::Started, body, signature }
+    }
+
+    fn follow(&self, from: Option<IpAddr>, body: &[u8]) -> Result<Started, Refusal> {
+        let request = Request::parse(body).map_err(|why| Refusal::new(Ending::Malformed, why))?;
+        let plan = request.plan();
+        let unavailable = |text: &str| Refusal::new(Ending::Unavailable, text);
+        let report = self.handle.latest().ok_or_else(|| unavailable("the host is not read yet"))?;
+        let ports = active_ports(&report, self.setup.devices.as_ref());
+        let port = request.port_of(ports.len()).and_then(|index| ports.get(index));
+        let port = port.ok_or_else(|| unavailable("no port is active here"))?;
+        let probe = if plan.program == Program::Iperf { Probe::TcpPeer } else { Probe::RdmaPeer };
+        if self.tools.find(plan.program.name()).is_none() {
+            return Err(unavailable(&format!("{} is not installed here", plan.program.name())));
+        }
+        let lock = self.lock()?;
+        self.may_run(from, &report, &ProbeKey { probe, port: Some(port.clone()) })?;
+        let mut target =
+            Target::new(&report, &self.setup.sysfs, port).ok_or_else(|| unavailable("the port is gone"))?;
+        target.gid_index = self.setup.gid_index.or(target.gid_index);
+        let failed = |text: String| Refusal::new(Ending::NotStarted, text);
+        if is_stopped() {
+            return Err(failed("the agent ends".to_owned()));
+        }
+        let name = plan.program.name();
+        let serving = Serving::start(&self.tools, &target, &plan);
+        let serving = serving.map_err(|error| failed(format!("{name} cannot be started: {error}")))?;
+        if !serving.wait_until_listening(self.setup.patience.listen) {
+            return Err(failed(format!("the server of {name} ended by itself")));
+        }
+        let tcp_port = serving.tcp_port;
+        let until = Instant::now() + plan.duration + self.setup.patience.beyond;
+        let wait = std::thread::Builder::new().name("probe-server".to_owned());
+        let watched = wait.spawn(move || {
+            // Who asked may have thought better of it, or be gone: the host does not wait for long.
+            let came = serving.wait_for_client(COME);
+            serving.finish(if came { until } else { Instant::now() });
+            drop(lock);
+        });
+        watched.map_err(|error| failed(format!("there is no thread to watch it: {error}")))?;
+        tracing::info!(%port, program = name, tcp_port, "serves a peer");
+        Ok(Started { tcp_port, lane: target.ceiling.as_ref().map(Lane::from) })
+    }
+
+    fn lock(&self) -> Result<HostLock, Refusal> {
+        let until = Instant::now() + AFTER;
+        loop {
+            match HostLock::take(&self.setup.lock) {
+                Ok(Some(lock)) => return Ok(lock),
+                Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
+                Ok(None) => return Err(Refusal::new(Ending::Busy, "another probe runs on this host")),
+                Err(error) => {
+                    tracing::error!("{} cannot be locked: {error}", self.setup.lock.display());
+                    return Err(Refusal::new(Ending::NotStarted, "the lock of this host cannot be taken"));
+                }
+            }
+        }
+    }
+
+    /// Whether the guard lets a server run. Traffic and holders may be those of the same peer's probe a moment ago.
+    fn may_run(&self, from: Option<IpAddr>, report: &Report, key: &ProbeKey) -> Result<(), Refusal> {
+        let Some(port) = &key.port else { return Ok(()) };
+        let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |(who, at, since): &Visit| *who == from && at == port && since.elapsed() < VISIT;
+        let again = visit.as_ref().is_some_and(same);
+        let rules = &self.setup.rules;
+        let free = match guard::facts(report, key, rules, guard::load()) {
+            Err((SkipReason::PortBusy | SkipReason::DeviceHeld | SkipReason::CpuBusy, _)) if again => Ok(()),
+            other => other,
+        };
+        free.and_then(|()| guard::ask_scheduler(&self.tools, rules)).map_err(|(reason, text)| {
+            let unknown = matches!(reason, SkipReason::Unknown | SkipReason::PortDown);
+            Refusal::new(if unknown { Ending::Unavailable } else { Ending::Busy }, text)
+        })?;
+        if !again {
+            *visit = Some((from, port.clone(), Instant::now()));
+        }
+        Ok(())
+    }
+}
+
+impl Answered {
+    /// A refusal; `clock` is this host's, in milliseconds since 1970, where clocks are the reason.
+    pub fn no(refusal: &Refusal, clock: Option<u64>) -> Self {
+        let Refusal { ending, text } = refusal;
+        let told = Refused { reason: ending.as_str().to_owned(), message: text.clone(), clock };
+        Self { ending: *ending, body: serde_json::to_vec(&told).unwrap_or_default(), signature: None }
+    }
+}

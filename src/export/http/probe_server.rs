@@ -1,0 +1,157 @@
+//! `POST /api/v1/probe-server`: a peer asks for the server of its probe. What is looked at comes in the order of what it
+//! costs: how often, how long, who, what.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::{Body as _, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::http::request::Parts;
+use hyper::{Method, StatusCode};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::app::{Answer, App, answer, line};
+use super::connection::Client;
+use crate::bench::peers::gate::{Credentials, Refusal};
+use crate::bench::peers::request::{LONGEST, NONCE, PATH, SIGNATURE, TIME, TO};
+use crate::bench::peers::servers::{Answered, Servers};
+use crate::bench::peers::words::{Counts, Ending};
+use crate::export::web::{Attempts, Bucket};
+
+/// How long a body may take to arrive.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Requests of all addresses that are looked at: so many at once, and one more with each interval.
+const ALL: (Duration, u32) = (Duration::from_millis(50), 100);
+/// Requests that are worked on at a time.
+const AT_WORK: usize = 4;
+
+/// Somebody who starts servers for peers.
+pub trait ProbeServer: Send + Sync {
+    /// Answers a request; it may block for some seconds.
+    fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> Answered;
+}
+
+impl ProbeServer for Servers {
+    fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> Answered {
+        Self::answer(self, from, shown, body)
+    }
+}
+
+/// The route and its limits.
+pub(super) struct ProbeRoute {
+    server: Arc<dyn ProbeServer>,
+    counts: Counts,
+    each: Attempts,
+    all: Bucket,
+    at_work: Arc<Semaphore>,
+}
+
+impl App {
+    /// Follows requests of peers from now on; without this there is no such path.
+    pub fn set_probe_server(&self, server: Arc<dyn ProbeServer>) {
+        let route = ProbeRoute {
+            server,
+            counts: Counts::default(),
+            each: Attempts::default(),
+            all: Bucket::new(ALL.0, ALL.1),
+            at_work: Arc::new(Semaphore::new(AT_WORK)),
+        };
+        let zero = route.counts.all();
+        if self.probes.set(route).is_ok() {
+            self.change_agent(|agent| agent.probe_requests = Some(zero));
+        }
+    }
+
+    /// The route, if the request is for it and it is there.
+    pub(super) fn probe_route(&self, request: &Parts) -> Option<&ProbeRoute> {
+        self.probes.get().filter(|_| request.uri.path() == PATH)
+    }
+
+    /// The answer to a request of a peer.
+    pub(super) async fn probe_server(
+        &self,
+        route: &ProbeRoute,
+        client: Client,
+        request: &Parts,
+        body: Incoming,
+    ) -> Answer {
+        if request.method != Method::POST {
+            let mut answer = line(StatusCode::METHOD_NOT_ALLOWED, "only POST\n");
+            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            return answer;
+        }
+        let answered = match route.work(client, request, body).await {
+            Ok(answered) => answered,
+            Err(refusal) => Answered::no(&refusal, None),
+        };
+        route.counts.add(answered.ending);
+        let counts = route.counts.all();
+        self.change_agent(|agent| agent.probe_requests = Some(counts));
+        let mut response = answer(status(answered.ending), "application/json", Bytes::from(answered.body));
+        let headers = response.headers_mut();
+        if let Some(signature) = answered.signature.and_then(|text| HeaderValue::from_str(&text).ok()) {
+            headers.insert(SIGNATURE, signature);
+        }
+        if answered.ending == Ending::RateLimited {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+impl ProbeRoute {
+    async fn work(&self, client: Client, request: &Parts, body: Incoming) -> Result<Answered, Refusal> {
+        let now = Instant::now();
+        let busy = || Refusal::new(Ending::RateLimited, "too many requests");
+        if !self.each.of(client.address, 0, now).take(now) || !self.all.take(now) {
+            return Err(busy());
+        }
+        let long =
+            || Refusal::new(Ending::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"));
+        if body.size_hint().lower() > u64::try_from(LONGEST).unwrap_or(u64::MAX) {
+            return Err(long());
+        }
+        let body = timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await;
+        let body = body.ok().and_then(Result::ok).ok_or_else(long)?.to_bytes();
+        let work = Arc::clone(&self.at_work).try_acquire_owned().map_err(|_| busy())?;
+        let (server, shown) = (Arc::clone(&self.server), shown(client, request));
+        let answered = tokio::task::spawn_blocking(move || {
+            let answered = server.answer(client.address, &shown, &body);
+            drop(work);
+            answered
+        });
+        answered.await.map_err(|_| Refusal::new(Ending::NotStarted, "the request could not be worked on"))
+    }
+}
+
+/// What a request came with. A header that comes twice is as good as none.
+fn shown(client: Client, request: &Parts) -> Credentials {
+    let header = |name: &str| {
+        let mut all = request.headers.get_all(name).iter();
+        let only = all.next().filter(|_| all.next().is_none())?;
+        only.to_str().ok().map(str::to_owned)
+    };
+    Credentials {
+        to: header(TO),
+        time: header(TIME).and_then(|time| time.parse().ok()),
+        nonce: header(NONCE),
+        signature: header(SIGNATURE),
+        certified: client.certified,
+    }
+}
+
+fn status(ending: Ending) -> StatusCode {
+    match ending {
+        Ending::Started => StatusCode::OK,
+        Ending::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        Ending::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+        Ending::Malformed => StatusCode::BAD_REQUEST,
+        Ending::Unsigned | Ending::WrongSignature | Ending::ClockSkew | Ending::Replayed => StatusCode::UNAUTHORIZED,
+        Ending::WrongHost => StatusCode::MISDIRECTED_REQUEST,
+        Ending::Busy | Ending::Unavailable | Ending::NotStarted => StatusCode::SERVICE_UNAVAILABLE,
+    }
+}
