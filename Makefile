@@ -12,7 +12,7 @@ help:
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
-	@echo 'make dist   packages (Debian, RPM), chart, bill of materials and checksums, in dist/; the same bytes each time'
+	@echo 'make dist   packages (Debian, RPM), chart, bill of materials and checksums, in dist/'
 	@echo 'make lint   format, clippy and documentation without a warning'
 	@echo 'make alerts the rules for Kubernetes and vmalert, and tables of alerts, from alerts/lanewatch.rules.yml'
 	@echo 'make screenshot   docs/images/page.png, the status page of the example host'

@@ -32,6 +32,7 @@ tarball() { # NAME FOLDER FILES
     --format=ustar -C "$folder" -cf - "$@" | gzip -9n >"$out/$name"
 }
 tarball "lanewatch-$version-$(uname -m).tar.gz" target/package lanewatch
-[[ ! -d packaging/helm ]] || tarball "lanewatch-chart-$version.tgz" packaging/helm lanewatch
+# Rules and dashboards are links in the repository, and files in the chart.
+tarball "lanewatch-chart-$version.tgz" packaging/helm --dereference lanewatch
 (cd "$out" && sha256sum -- * >SHA256SUMS)
 cat "$out/SHA256SUMS"

@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod chart;
 mod install;
 mod made;
 mod migration;
