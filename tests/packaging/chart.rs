@@ -140,7 +140,7 @@ fn the_program_takes_the_arguments_and_the_configuration_that_a_pod_has() {
 fn rules_and_dashboards_are_those_of_the_repository() {
     let Some(rendered) = rendered() else { return };
     let text = fs::read_to_string(root().join("alerts/kubernetes/lanewatch.prometheusrule.yaml")).unwrap();
-    let rules: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let rules: Value = serde_saphyr::from_str(&text).unwrap();
     assert_eq!(
         kind(&rendered["operator"], "PrometheusRule")[0]["spec"]["groups"].as_array().unwrap().len(),
         rules["spec"]["groups"].as_array().unwrap().len()
@@ -172,7 +172,7 @@ fn the_plain_manifests_are_made_of_the_chart() {
         let path = root().join(format!("packaging/kubernetes/{name}.yaml"));
         let made = "# Made from packaging/helm; LANEWATCH_UPDATE=1 cargo test --test packaging plain writes it anew.\n"
             .to_owned()
-            + &serde_yaml_ng::to_string(documents[0]).unwrap();
+            + &serde_saphyr::to_string(documents[0]).unwrap();
         if std::env::var_os("LANEWATCH_UPDATE").is_some() {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(&path, &made).unwrap();
