@@ -7,7 +7,7 @@
 //! | [`cli`] | what a person types |
 //! | [`export`] | say it: metrics, HTTP, status page, JSON |
 //! | [`fleet`] | the same questions asked of Prometheus |
-//! | [`bench`] | measure it: probes, and when they may run |
+//! | [`mod@bench`] | measure it: probes, and when they may run |
 //! | [`watch`] | keep it over time: poller, history, baseline, events |
 //! | [`assess`] | judge it: pure functions from facts, history and policy to findings |
 //! | [`host`] | read it: one collector per kernel source |

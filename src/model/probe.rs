@@ -209,7 +209,7 @@ impl ProbePast {
         self.runs.iter().filter(|run| run.outcome == outcome).count()
     }
 
-    /// The middle of the good values of a profile; none before there are [`HISTORY`].
+    /// The middle of the good values of a profile; none before there are `HISTORY` of them.
     pub fn usual(&self, profile: &str, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
         let mut values: Vec<f64> = self.good.get(profile)?.iter().filter_map(value).collect();
         values.sort_by(f64::total_cmp);
