@@ -27,7 +27,7 @@ setup:
 lab-image:
 	bash tests/lab/image.sh
 
-test: setup lab-image
+test: setup
 	@mkdir -p target && rm -f target/skipped target/cases.txt
 	$(CARGO) test --locked
 	@[ ! -f target/cases.txt ] || cat target/cases.txt
