@@ -171,7 +171,10 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ),
         ("[probe.peers]\nname = \"\"\n", ": probe.peers.name: \"\" is not a name of this host, such as node17"),
         ("[probe.peers.tls]\ncert-file = \"c\"\n", ": probe.peers.tls.key-file: is missing: cert-file needs its key"),
-        ("[probe.peers]\nkey = \"x\"\n", ":2:1: probe.peers.key: unknown field `key`, expected one of `serve`, `list`, `name`"),
+        (
+            "[probe.peers]\nkey = \"x\"\n",
+            ":2:1: probe.peers.key: unknown field `key`, expected one of `serve`, `list`, `name`",
+        ),
         ("[probe]\ndevices = \"[\"\n", ": probe.devices: it is not a regular expression"),
         (
             "[policy.maintenance]\nwindows = [\"Saturday\"]\n",
