@@ -24,6 +24,7 @@ tools=(
   chromedriver:chromium-driver
   ib_write_bw:perftest
   iperf3:iperf3
+  ip:iproute2
   lintian:lintian
   rpm:rpm
   rpmlint:rpmlint
