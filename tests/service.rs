@@ -172,14 +172,20 @@ fn reloads(server: &Server) -> (bool, f64) {
     (value("lanewatch_config_last_reload_successful") > 0.5, at)
 }
 
-#[test]
-fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
+/// A degraded host, served with a configuration file in which nothing stands yet.
+fn configured() -> (TempDir, PathBuf, Server) {
     let directory = TempDir::new().unwrap();
     host(&directory.path().join("host"));
     let config = directory.path().join("lanewatch.toml");
     fs::write(&config, "").unwrap();
     let server = serve(&directory.path().join("host"), |command| _ = command.arg("--config.file").arg(&config));
     until_severity(&server, "critical");
+    (directory, config, server)
+}
+
+#[test]
+fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
+    let (_directory, config, server) = configured();
     let (successful, started) = reloads(&server);
     assert!(successful);
 
@@ -216,12 +222,7 @@ fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
 
 #[test]
 fn a_configuration_that_changes_is_read_without_a_signal() {
-    let directory = TempDir::new().unwrap();
-    host(&directory.path().join("host"));
-    let config = directory.path().join("lanewatch.toml");
-    fs::write(&config, "").unwrap();
-    let server = serve(&directory.path().join("host"), |command| _ = command.arg("--config.file").arg(&config));
-    until_severity(&server, "critical");
+    let (directory, config, server) = configured();
     // As an editor does it: beside, and then renamed.
     let beside = directory.path().join("lanewatch.toml~");
     fs::write(&beside, "[policy.severity]\npcie_degraded = \"warning\"\n").unwrap();

@@ -96,13 +96,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::assess::lane::Lanes;
-    use crate::model::history::History;
+    use crate::assess::testing::seen;
     use crate::model::ids::DeviceName;
-    use crate::model::policy::Policy;
-    use crate::model::snapshot::{Fact, Snapshot};
-    use crate::model::time::{Stamp, Tick};
-    use crate::model::topology::Topology;
 
     fn reporter(name: &str, in_error: bool) -> Reporter {
         Reporter { name: Arc::from(name), in_error, errors: 3, recoveries: 2, auto_recover: Some(true) }
@@ -111,21 +106,11 @@ mod tests {
     fn judged(reporters: Vec<Reporter>, before: Vec<Condition>) -> Verdicts {
         let address = "0000:81:00.0".parse().unwrap();
         let health = FunctionHealth { pci_address: address, device: DeviceName::new("mlx5_0"), reporters };
-        let stamp = Stamp { tick: Tick(0), wall: std::time::SystemTime::UNIX_EPOCH };
-        let snapshot = Snapshot::new(stamp, [Arc::new(health) as Fact], Vec::new());
-        let topology = Topology::new([].iter());
-        let (lanes, history, policy) = (Lanes::new(&snapshot, &topology), History::default(), Policy::default());
-        let view = View {
-            snapshot: &snapshot,
-            topology: &topology,
-            lanes: &lanes,
-            history: &history,
-            policy: &policy,
-            instant: false,
-        };
-        let mut verdicts = Verdicts { conditions: before, ..Verdicts::default() };
-        reporters_of(&view, &mut verdicts);
-        verdicts
+        seen(vec![Arc::new(health)], |view| {
+            let mut verdicts = Verdicts { conditions: before, ..Verdicts::default() };
+            reporters_of(view, &mut verdicts);
+            verdicts
+        })
     }
 
     use super::reporters as reporters_of;

@@ -30,17 +30,12 @@ pub(super) fn acs(view: &View<'_>) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::SystemTime;
 
     use super::*;
-    use crate::assess::lane::Lanes;
-    use crate::model::history::History;
+    use crate::assess::testing::seen;
     use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciFunction};
-    use crate::model::policy::Policy;
     use crate::model::posture::AcsSwitches;
-    use crate::model::snapshot::{Fact, Snapshot};
-    use crate::model::time::{Stamp, Tick};
-    use crate::model::topology::Topology;
+    use crate::model::snapshot::Fact;
 
     /// A root port, a switch's two ports and a card, with the switches of the lower port of the switch.
     fn said(virtualization: &'static str, root: u16, lower: Acs) -> Option<String> {
@@ -67,19 +62,7 @@ mod tests {
         facts.push(Arc::new(isolation(0, Acs::Switches(AcsSwitches(root)))));
         facts.push(Arc::new(isolation(2, lower)));
         facts.push(Arc::new(isolation(3, Acs::Switches(AcsSwitches(0x1d)))));
-        let stamp = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
-        let snapshot = Snapshot::new(stamp, facts, Vec::new());
-        let topology = Topology::new(snapshot.all::<PciFunction>());
-        let (lanes, history, policy) = (Lanes::new(&snapshot, &topology), History::default(), Policy::default());
-        let view = View {
-            snapshot: &snapshot,
-            topology: &topology,
-            lanes: &lanes,
-            history: &history,
-            policy: &policy,
-            instant: false,
-        };
-        acs(&view)
+        seen(facts, acs)
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub mod ports;
 pub mod posture;
 pub mod probe;
 pub mod roce;
+#[cfg(test)]
+mod testing;
 pub mod verdicts;
 pub mod vf;
 

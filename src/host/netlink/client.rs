@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::nldev::{self, Op};
-use super::socket::{Connect, Nldev};
+use super::socket::{Connect, Kept, Nldev};
 use crate::host::collector::Pass;
 use crate::host::io::reason_of;
 use crate::model::ids::DeviceName;
@@ -41,8 +41,7 @@ fn reason_of_answer(error: &io::Error) -> Option<Reason> {
 /// Asks about one device.
 pub struct Client {
     device: DeviceName,
-    connect: Connect,
-    connection: Option<Box<dyn Nldev>>,
+    connection: Kept,
     index: Option<u32>,
     not_shown_until: Option<Tick>,
     not_offered: Vec<(Op, Tick)>,
@@ -52,8 +51,8 @@ pub struct Client {
 impl Client {
     /// Nothing is asked yet.
     pub fn new(device: DeviceName, connect: Connect) -> Self {
-        let (connection, index, not_shown_until, concurrent) = (None, None, None, None);
-        Self { device, connect, connection, index, not_shown_until, not_offered: Vec::new(), concurrent }
+        let (connection, not_offered) = (Kept::new(connect), Vec::new());
+        Self { device, connection, index: None, not_shown_until: None, not_offered, concurrent: None }
     }
 
     /// Forgets the device's index: a device of this name came anew.
@@ -76,7 +75,8 @@ impl Client {
             return known;
         }
         let known = self
-            .exchange(&nldev::system_request())
+            .connection
+            .ask(&nldev::system_request())
             .is_ok_and(|replies| replies.first().is_some_and(|reply| nldev::system(reply).copy_on_fork.is_some()));
         *self.concurrent.insert(known)
     }
@@ -103,7 +103,7 @@ impl Client {
             return None;
         }
         let replies = match self.index(pass.now) {
-            Ok(Some(index)) => self.exchange(&nldev::dump(op, index)),
+            Ok(Some(index)) => self.connection.ask(&nldev::dump(op, index)),
             Ok(None) => return None,
             Err(error) => Err(error),
         };
@@ -123,7 +123,7 @@ impl Client {
     fn failed(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>, error: &io::Error) -> Answer {
         let Some(reason) = reason_of_answer(error) else { return Answer::Silent };
         // A connection that did not stand, or was given up, never reached the driver: files may.
-        let asked = self.connection.is_some() && matches!(reason, Reason::Io | Reason::Timeout | Reason::Gone);
+        let asked = self.connection.is_open() && matches!(reason, Reason::Io | Reason::Timeout | Reason::Gone);
         let again = match self.not_offered.iter_mut().find(|(refused, _)| *refused == op) {
             _ if asked => false,
             Some((_, until)) => {
@@ -147,7 +147,7 @@ impl Client {
     fn answer(&mut self, now: Tick, op: Op, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
         for _ in 0..2 {
             let Some(index) = self.index(now)? else { return Ok(None) };
-            match self.exchange(&nldev::request(op, index, port)) {
+            match self.connection.ask(&nldev::request(op, index, port)) {
                 Ok(replies) => match replies.into_iter().next() {
                     Some(reply) if self.is_mine(&reply) => return Ok(Some(reply)),
                     Some(_) => {}
@@ -156,7 +156,7 @@ impl Client {
                 // EINVAL says both that the index is nobody's and that the operation is not offered.
                 Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
                 Err(error) => {
-                    let named = self.exchange(&nldev::request(Op::Get, index, None));
+                    let named = self.connection.ask(&nldev::request(Op::Get, index, None));
                     if named.is_ok_and(|replies| replies.first().is_some_and(|reply| self.is_mine(reply))) {
                         return Err(error);
                     }
@@ -175,22 +175,10 @@ impl Client {
         if self.index.is_some() || self.not_shown_until.is_some_and(|until| now < until) {
             return Ok(self.index);
         }
-        let replies = self.exchange(&nldev::dump_devices())?;
+        let replies = self.connection.ask(&nldev::dump_devices())?;
         let mut devices = replies.iter().map(|reply| nldev::device(reply));
         self.index = devices.find(|device| device.name == Some(self.device.as_str())).and_then(|device| device.index);
         self.not_shown_until = if self.index.is_none() { Some(now.after(NOT_SHOWN)) } else { None };
         Ok(self.index)
-    }
-
-    fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            empty => empty.insert((self.connect)()?),
-        };
-        let replies = connection.ask(request);
-        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
-            self.connection = None;
-        }
-        replies
     }
 }

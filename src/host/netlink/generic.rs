@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::attributes::{Attributes, number16, put_text};
 use super::message;
-use super::socket::{Connect, Nldev};
+use super::socket::{Connect, Kept, Nldev};
 use crate::model::time::Tick;
 
 /// The family that knows the others (`GENL_ID_CTRL`).
@@ -50,8 +50,7 @@ fn family(reply: &[u8]) -> Option<u16> {
 /// A family of the running kernel.
 pub struct Family {
     name: &'static str,
-    connect: Connect,
-    connection: Option<Box<dyn Nldev>>,
+    connection: Kept,
     id: Option<u16>,
     absent_until: Option<Tick>,
 }
@@ -59,7 +58,7 @@ pub struct Family {
 impl Family {
     /// Nothing is asked yet.
     pub fn new(name: &'static str, connect: Connect) -> Self {
-        Self { name, connect, connection: None, id: None, absent_until: None }
+        Self { name, connection: Kept::new(connect), id: None, absent_until: None }
     }
 
     /// The replies to a request; none where the kernel does not have the family or does not let it be asked.
@@ -68,7 +67,7 @@ impl Family {
     /// The errno that the kernel answered with, or why it could not be asked.
     pub fn ask(&mut self, now: Tick, command: u8, dump: bool, attributes: &[u8]) -> io::Result<Option<Vec<Vec<u8>>>> {
         let Some(id) = self.id(now)? else { return Ok(None) };
-        let replies = self.exchange(&request(id, command, dump, attributes));
+        let replies = self.connection.ask(&request(id, command, dump, attributes));
         // A module that came anew has another number.
         if replies.as_ref().is_err_and(|error| is(error, &[Errno::NOENT])) {
             self.id = None;
@@ -80,25 +79,13 @@ impl Family {
         if self.id.is_some() || self.absent_until.is_some_and(|until| now < until) {
             return Ok(self.id);
         }
-        match self.exchange(&family_request(self.name)) {
+        match self.connection.ask(&family_request(self.name)) {
             Ok(replies) => self.id = replies.first().and_then(|reply| family(reply)),
             Err(error) if is(&error, &ABSENT) => {}
             Err(error) => return Err(error),
         }
         self.absent_until = self.id.is_none().then(|| now.after(NOT_THERE));
         Ok(self.id)
-    }
-
-    fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
-        let connection = match &mut self.connection {
-            Some(connection) => connection,
-            empty => empty.insert((self.connect)()?),
-        };
-        let replies = connection.ask(request);
-        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
-            self.connection = None;
-        }
-        replies
     }
 }
 

@@ -22,6 +22,38 @@ pub trait Nldev: Send {
 /// Makes a connection; where there is none (a recorded host), nobody is asked.
 pub type Connect = Arc<dyn Fn() -> io::Result<Box<dyn Nldev>> + Send + Sync>;
 
+/// A connection that is made when it is first needed and kept; one on which no answer came is given up.
+pub struct Kept {
+    connect: Connect,
+    connection: Option<Box<dyn Nldev>>,
+}
+
+impl Kept {
+    /// Nothing is asked yet.
+    pub fn new(connect: Connect) -> Self {
+        Self { connect, connection: None }
+    }
+
+    /// Whether there is a connection, which the last answer came on.
+    pub fn is_open(&self) -> bool {
+        self.connection.is_some()
+    }
+}
+
+impl Nldev for Kept {
+    fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            empty => empty.insert((self.connect)()?),
+        };
+        let replies = connection.ask(request);
+        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
+            self.connection = None;
+        }
+        replies
+    }
+}
+
 /// Connects to the running kernel.
 pub fn kernel() -> Connect {
     Arc::new(|| Ok(Box::new(Kernel::connect(nldev::PROTOCOL)?)))

@@ -13,7 +13,7 @@ use crate::host::ethtool::standard::{FAMILY, refused};
 use crate::host::file::Watched;
 use crate::host::io::reason_of;
 use crate::host::netlink::generic::{self, Family, is};
-use crate::host::netlink::socket::{Connect, Nldev};
+use crate::host::netlink::socket::{Connect, Kept, Nldev};
 use crate::host::text;
 use crate::model::netsetup::{Dcb, Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
 use crate::model::reading::{Reading, Reason};
@@ -26,8 +26,7 @@ const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 pub(super) struct SetupLane {
     netdev: Arc<str>,
     place: Place,
-    route: Option<Connect>,
-    connection: Option<Box<dyn Nldev>>,
+    route: Option<Kept>,
     no_dcb_until: Option<Tick>,
     family: Option<Family>,
     ioctl: Option<Ioctl>,
@@ -36,21 +35,12 @@ pub(super) struct SetupLane {
 
 impl SetupLane {
     pub(super) fn new(netdev: Arc<str>, place: Place) -> Self {
-        Self {
-            netdev,
-            place,
-            route: None,
-            connection: None,
-            no_dcb_until: None,
-            family: None,
-            ioctl: None,
-            no_features_until: None,
-        }
+        Self { netdev, place, route: None, no_dcb_until: None, family: None, ioctl: None, no_features_until: None }
     }
 
     /// Gives it whom to ask; a recorded host has files alone.
     pub(super) fn asking(self, route: Option<Connect>, generic: Option<Connect>, ioctl: Option<Ioctl>) -> Self {
-        Self { route, family: generic.map(|connect| Family::new(FAMILY, connect)), ioctl, ..self }
+        Self { route: route.map(Kept::new), family: generic.map(|connect| Family::new(FAMILY, connect)), ioctl, ..self }
     }
 
     fn dcb(&mut self, pass: &mut Pass<'_>) -> Dcb {
@@ -73,16 +63,7 @@ impl SetupLane {
     }
 
     fn ask_route(&mut self) -> io::Result<Vec<Vec<u8>>> {
-        let connection = match (&mut self.connection, &self.route) {
-            (Some(connection), _) => connection,
-            (empty, Some(connect)) => empty.insert(connect()?),
-            (None, None) => return Ok(Vec::new()),
-        };
-        let replies = connection.ask(&dcb::request(&self.netdev));
-        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
-            self.connection = None;
-        }
-        replies
+        self.route.as_mut().map_or_else(|| Ok(Vec::new()), |route| route.ask(&dcb::request(&self.netdev)))
     }
 
     /// Over netlink, or by the ioctl where that is not offered.

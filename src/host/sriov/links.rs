@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use super::rtnl::{self, List};
 use crate::host::collector::Pass;
 use crate::host::io::reason_of;
-use crate::host::netlink::socket::{Connect, Nldev};
+use crate::host::netlink::socket::{Connect, Kept, Nldev};
 use crate::model::reading::Reason;
 use crate::model::sriov::Detail;
 use crate::model::time::Tick;
@@ -20,8 +20,7 @@ const PAUSE: Duration = Duration::from_secs(10 * 60);
 
 /// A connection of one PF's lane.
 pub(super) struct Links {
-    connect: Option<Connect>,
-    connection: Option<Box<dyn Nldev>>,
+    connection: Option<Kept>,
     /// Until when statistics are not asked for.
     too_long: Option<Tick>,
     /// Until when nothing is asked for, and why.
@@ -30,12 +29,12 @@ pub(super) struct Links {
 
 impl Links {
     pub(super) fn new(connect: Option<Connect>) -> Self {
-        Self { connect, connection: None, too_long: None, refused: None }
+        Self { connection: connect.map(Kept::new), too_long: None, refused: None }
     }
 
     /// The VF list of the first of these interfaces that has one.
     pub(super) fn ask(&mut self, pass: &mut Pass<'_>, interfaces: &[Arc<str>]) -> (Option<List>, Detail) {
-        if self.connect.is_none() || interfaces.is_empty() {
+        if self.connection.is_none() || interfaces.is_empty() {
             return (None, Detail::NotAsked);
         }
         if let Some((_, reason)) = self.refused.filter(|(until, _)| pass.now < *until) {
@@ -84,16 +83,8 @@ impl Links {
     }
 
     fn exchange(&mut self, request: &[u8]) -> io::Result<Vec<u8>> {
-        let connection = match (&mut self.connection, &self.connect) {
-            (Some(connection), _) => connection,
-            (empty, Some(connect)) => empty.insert(connect()?),
-            (None, None) => return Err(io::ErrorKind::NotFound.into()),
-        };
-        let replies = connection.ask(request);
-        if replies.as_ref().is_err_and(|error| error.raw_os_error().is_none()) {
-            self.connection = None;
-        }
-        replies?.into_iter().next().ok_or_else(|| io::ErrorKind::InvalidData.into())
+        let connection = self.connection.as_mut().ok_or(io::ErrorKind::NotFound)?;
+        connection.ask(request)?.into_iter().next().ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 }
 

@@ -1,0 +1,28 @@
+//! What tests of checks share: a view of facts without a past and without expectations.
+
+use std::time::SystemTime;
+
+use super::View;
+use super::lane::Lanes;
+use crate::model::history::History;
+use crate::model::pcie::PciFunction;
+use crate::model::policy::Policy;
+use crate::model::snapshot::{Fact, Snapshot};
+use crate::model::time::{Stamp, Tick};
+use crate::model::topology::Topology;
+
+/// What is made of these facts alone.
+pub(super) fn seen<T>(facts: Vec<Fact>, judge: impl FnOnce(&View<'_>) -> T) -> T {
+    let stamp = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
+    let snapshot = Snapshot::new(stamp, facts, Vec::new());
+    let topology = Topology::new(snapshot.all::<PciFunction>());
+    let (lanes, history, policy) = (Lanes::new(&snapshot, &topology), History::default(), Policy::default());
+    judge(&View {
+        snapshot: &snapshot,
+        topology: &topology,
+        lanes: &lanes,
+        history: &history,
+        policy: &policy,
+        instant: false,
+    })
+}
