@@ -5,8 +5,8 @@ export CARGO_TERM_COLOR ?= auto
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
-	@echo 'make test   installs what the tests need, then runs everything'
-	@echo 'make lab    the scenarios on a real kernel, in virtual machines (Debian on x86_64, as root; no KVM needed)'
+	@echo 'make test   installs what the tests need, then runs everything, virtual machines included where there can be any'
+	@echo 'make lab    the scenarios on real kernels alone (Debian 12 on x86_64, as root; no KVM needed), and what the agent costs there'
 	@echo 'make capture   recorded hosts of the lab, in .cache/captures'
 	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
@@ -27,7 +27,7 @@ setup:
 lab-image:
 	bash tests/lab/image.sh
 
-test: setup
+test: setup lab-image
 	@mkdir -p target && rm -f target/skipped target/cases.txt
 	$(CARGO) test --locked
 	@[ ! -f target/cases.txt ] || cat target/cases.txt

@@ -1,6 +1,6 @@
 #!/bin/bash
 # Builds an image for the lab's machines, a kernel and an initramfs, from Debian packages alone. The packages are
-# unpacked with dpkg -x into a scratch folder; no kernel is installed. Tools that are missing are installed by name.
+# unpacked with dpkg -x into a scratch folder; no kernel is installed. host.sh has installed the tools for it.
 #
 #   build-image.sh OUTDIR
 #
@@ -16,35 +16,8 @@ mkdir -p "$W" "$IMG"
 
 log() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
 
-# the backports suite (QEMU 10, kernel 6.12), from the mirror already set up
-if ! apt-cache policy 2>/dev/null | grep -q 'bookworm-backports'; then
-  src=$(grep -ls 'Suites:.*bookworm' /etc/apt/sources.list.d/*.sources | head -1 || true)
-  if [ -n "$src" ]; then
-    # the first stanza of that file that names bookworm itself, with another suite
-    awk 'BEGIN{RS="";ORS="\n\n"} /Suites:[^\n]*bookworm/ && !/security/ && !d {gsub(/Suites:[^\n]*/,"Suites: bookworm-backports"); print; d=1}' \
-      "$src" > /etc/apt/sources.list.d/lab-backports.sources
-  else
-    awk '$1=="deb" && $3=="bookworm" && !d {$3="bookworm-backports"; print; d=1}' /etc/apt/sources.list \
-      > /etc/apt/sources.list.d/lab-backports.list
-  fi
-  apt-get update -qq
-fi
-
-# host tools
-need=()
-command -v cpio  >/dev/null || need+=(cpio)
-command -v zstd  >/dev/null || need+=(zstd)
-command -v xz    >/dev/null || need+=(xz-utils)
-command -v depmod >/dev/null || [ -x /sbin/depmod ] || need+=(kmod)
-command -v make >/dev/null || need+=(make)
-command -v x86_64-linux-gnu-gcc-12 >/dev/null || need+=(gcc-12)
-if [ ${#need[@]} -gt 0 ]; then
-  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends "${need[@]}" >/dev/null
-fi
-if ! command -v qemu-system-x86_64 >/dev/null; then
-  DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 install -y --no-install-recommends -t bookworm-backports qemu-system-x86 >/dev/null
-fi
 PATH=$PATH:/sbin:/usr/sbin
+get() { apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3 download -q "$@" >/dev/null; }
 
 # kernel package
 kpkg=$(apt-cache show "linux-image-amd64/$SUITE" |
@@ -54,7 +27,7 @@ log "kernel package $kpkg"
 mkdir -p "$W/kdeb"
 if ! ls "$W/kdeb/${kpkg}"_*.deb >/dev/null 2>&1; then
   rm -f "$W"/kdeb/*.deb
-  (cd "$W/kdeb" && apt-get -o APT::Sandbox::User=root download -q "$kpkg/$SUITE" >/dev/null)
+  (cd "$W/kdeb" && get "$kpkg/$SUITE")
 fi
 rm -rf "$W/k"; mkdir "$W/k"
 dpkg -x "$W"/kdeb/"$kpkg"_*.deb "$W/k"
@@ -99,8 +72,8 @@ apto=(-o Dir::State::status="$W/apt/status" -o Dir::Cache::archives="$W/apt/arch
 list=$(apt-get "${apto[@]}" -s install $PKGS | awk '/^Inst/{print $2}' | grep -Ev "$DROP")
 log "userland: $(echo $list | wc -w) packages"
 (cd "$W/apt/archives"
- for p in $list; do ls "${p}"_*.deb >/dev/null 2>&1 || echo "$p"; done |
-   xargs -r apt-get -o APT::Sandbox::User=root download -q >/dev/null)
+ missing=$(for p in $list; do ls "${p}"_*.deb >/dev/null 2>&1 || echo "$p"; done)
+ [ -z "$missing" ] || get $missing)
 rm -rf "$W/root"; mkdir "$W/root"
 : > "$IMG/VERSIONS"
 echo "$kpkg $(dpkg-deb -f "$W"/kdeb/"$kpkg"_*.deb Version)" >> "$IMG/VERSIONS"
@@ -174,8 +147,9 @@ done < "$W/modlist"
 hp=linux-headers-$KV
 hpk="$hp $(apt-cache depends "$hp" | sed -n 's/^ *Depends: \(linux-headers-[^ ]*-common\|linux-kbuild-[^ ]*\)$/\1/p' | tr '\n' ' ')"
 mkdir -p "$W/hdeb"
-(cd "$W/hdeb" && for p in $hpk; do ls "${p}"_*.deb >/dev/null 2>&1 || echo "$p"; done |
-   xargs -r apt-get -o APT::Sandbox::User=root download -q >/dev/null)
+(cd "$W/hdeb"
+ missing=$(for p in $hpk; do ls "${p}"_*.deb >/dev/null 2>&1 || echo "$p"; done)
+ [ -z "$missing" ] || get $missing)
 rm -rf "$W/h" "$W/labib"; mkdir "$W/h"
 for p in $hpk; do dpkg -x "$(ls "$W/hdeb/${p}"_*.deb | tail -1)" "$W/h"; done
 H=$W/h/usr/src/$hp
@@ -213,5 +187,6 @@ chroot "$R" /sbin/ldconfig 2>/dev/null || "$R/sbin/ldconfig" -r "$R" 2>/dev/null
 
 ( cd "$R" && find . -print0 | sort -z | cpio --null -o -H newc -R 0:0 --quiet ) > "$IMG/initrd.cpio"
 log "initrd $(stat -c %s "$IMG/initrd.cpio") bytes"
-echo "KV=$KV" > "$IMG/env"
+# what was unpacked; the packages stay for the next time
+rm -rf "$W/k" "$W/kb" "$W/h" "$W/labib" "$W/root"
 log done

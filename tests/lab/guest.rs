@@ -1,46 +1,28 @@
-//! One virtual machine with the program in it.
+//! One virtual machine with the program in it: what is done to it. What its agent says is in `watching`.
 
-use std::collections::BTreeMap;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::LazyLock;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::common::exposition::{Sample, parse};
 use crate::common::http;
 use crate::common::run::{Group, PROGRAM, free_address};
 use crate::common::tools::skip;
+pub use crate::kernels::{Kernel, on_each_kernel};
 
 /// How long something in a guest may take to come about.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Port of the agent in every guest.
 const PORT: u16 = 10015;
-
-/// The kernels that there are images of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kernel {
-    /// Debian's 6.12, from its backports.
-    V6_12,
-    /// Debian's 6.1.
-    V6_1,
-}
-
-impl Kernel {
-    fn image(self) -> PathBuf {
-        let name = match self {
-            Self::V6_12 => "image",
-            Self::V6_1 => "image-6.1",
-        };
-        Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/lab").join(name)
-    }
-}
 
 /// A machine that runs: four CPUs on two NUMA nodes, `pf0` (igb at 0000:41:00.0, 8 GT/s x8 above it) on node 0, `pf1`
 /// (0000:81:00.0, 16 GT/s x16 above it) on node 1.
@@ -72,7 +54,10 @@ impl Guest {
         place_program(&inject);
         let address = free_address();
         let mut all = json!({"image": image, "inject": inject, "hostfwd": [[address.port(), PORT]]});
-        for (key, value) in options.as_object().unwrap() {
+        let options = options.as_object().unwrap();
+        all["cache"] = json!(Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/lab/saved"));
+        all["saved"] = json!(options.is_empty());
+        for (key, value) in options {
             all[key] = value.clone();
         }
         let mut command = Command::new("python3");
@@ -120,6 +105,11 @@ impl Guest {
         text
     }
 
+    /// Waits until a command succeeds.
+    pub fn until(&mut self, command: &str) {
+        self.sh(&format!("for i in $(seq 600); do {command} && exit 0; sleep 0.2; done; exit 1"));
+    }
+
     /// The bytes of a file in the guest.
     pub fn file(&mut self, path: &str) -> Vec<u8> {
         let text = self.sh(&format!("od -An -v -tx1 {path}"));
@@ -155,104 +145,22 @@ impl Guest {
         self.run("cat /run/lanewatch.log").1
     }
 
-    /// What the agent answers from outside.
-    pub fn get(&self, path: &str) -> String {
-        let answer = http::get(self.address, path).unwrap_or_else(|error| panic!("GET {path}: {error}"));
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        answer.text()
-    }
-
-    /// A scrape from outside.
-    pub fn scrape(&self) -> Vec<Sample> {
-        parse(&self.get("/metrics")).unwrap()
-    }
-
-    /// The value of the one series with this name and these labels; none when there is none.
-    pub fn value(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
-        let labels: BTreeMap<String, String> = labels.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-        let scrape = self.scrape();
-        let mut found = scrape.iter().filter(|sample| sample.is(name, &labels));
-        let value = found.next().map(|sample| sample.value);
-        assert!(found.next().is_none(), "{name}{labels:?} is not one series");
-        value
-    }
-
-    /// Waits until a series has this value; none waits until it has ended.
-    pub fn wait_for(&mut self, name: &str, labels: &[(&str, &str)], value: Option<f64>) {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let now = self.value(name, labels);
-            if now == value {
-                return;
-            }
-            if Instant::now() >= end {
-                let family: Vec<_> = self.scrape().into_iter().filter(|sample| sample.name == name).collect();
-                panic!("{name}{labels:?} is {now:?}, not {value:?}; {family:#?}\n{}", self.log());
-            }
-            thread::sleep(Duration::from_millis(300));
-        }
-    }
-
-    /// Findings as `check`, `subject`, `reason`.
-    pub fn findings(&self) -> Vec<[String; 3]> {
-        let answer: Value = serde_json::from_str(&self.get("/api/v1/findings")).unwrap();
-        let text = |finding: &Value, key: &str| finding[key].as_str().unwrap_or_default().to_owned();
-        let all = answer["findings"].as_array().unwrap();
-        all.iter().map(|finding| ["check", "subject", "reason"].map(|key| text(finding, key))).collect()
-    }
-
-    /// Waits until a check finds something of this subject, or no longer does; the reason.
-    pub fn wait_for_finding(&mut self, check: &str, subject: &str, there: bool) -> Option<String> {
-        let end = Instant::now() + PATIENCE;
-        loop {
-            let findings = self.findings();
-            let found = findings.iter().find(|finding| finding[0] == check && finding[1] == subject);
-            if found.is_some() == there {
-                return found.map(|finding| finding[2].clone());
-            }
-            assert!(Instant::now() < end, "{check} of {subject}: wanted {there}, got {findings:?}\n{}", self.log());
-            thread::sleep(Duration::from_millis(300));
-        }
-    }
-
-    /// Kinds of the events so far.
-    pub fn event_kinds(&self) -> Vec<String> {
-        let answer: Value = serde_json::from_str(&self.get("/api/v1/events")).unwrap();
-        let events = answer["events"].as_array().unwrap_or_else(|| panic!("{answer}"));
-        events.iter().map(|event| event["kind"].as_str().unwrap().to_owned()).collect()
-    }
-
-    /// Waits until something is so.
-    pub fn wait_until(&mut self, what: &str, so: impl Fn(&Self) -> bool) {
-        let end = Instant::now() + PATIENCE;
-        while !so(self) {
-            assert!(Instant::now() < end, "never came: {what}\n{}", self.log());
-            thread::sleep(Duration::from_millis(300));
-        }
-    }
-
-    /// `lanewatch check` in the guest: exit code and document.
-    pub fn check(&mut self) -> (i64, Value) {
-        let (code, text) = self.run("lanewatch check --format json 2>/dev/null");
-        (code, serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}")))
-    }
-
     /// Two Soft-RoCE devices, `rxe0` on `pf0` and `rxe1` on `pf1`, with addresses.
     pub fn soft_roce(&mut self) {
         self.sh(
             "ip link set pf0 up; ip link set pf1 up; ip addr add 192.168.50.1/24 dev pf0; \
              ip addr add 192.168.51.1/24 dev pf1; modprobe rdma_rxe; modprobe rdma_ucm; \
              rdma link add rxe0 type rxe netdev pf0 && rdma link add rxe1 type rxe netdev pf1; \
-             for i in $(seq 40); do [ $(cat /sys/class/infiniband/rxe?/ports/1/state | grep -c ACTIVE) = 2 ] && exit 0; \
+             for i in $(seq 400); do [ $(cat /sys/class/infiniband/rxe?/ports/1/state | grep -c ACTIVE) = 2 ] && exit 0; \
              sleep 0.25; done; rdma link; exit 1",
         );
     }
 
     /// The stand-in provider: `mlx5_0`, InfiniBand on `pf0`, and `mlx5_1`, RoCE on `pf1`.
     pub fn stand_in(&mut self) {
-        self.sh("ip link set pf0 up; ip link set pf1 up; ip addr add 192.168.51.1/24 dev pf1; sleep 1; \
-             modprobe labib pci=0000:41:00.0,0000:81:00.0 roce=0,1; \
-             for i in $(seq 40); do [ -d /sys/class/infiniband/mlx5_1 ] && exit 0; sleep 0.25; done; exit 1");
+        self.sh("ip link set pf0 up; ip link set pf1 up; ip addr add 192.168.51.1/24 dev pf1; \
+             modprobe labib pci=0000:41:00.0,0000:81:00.0 roce=0,1");
+        self.until("grep -q ACTIVE /sys/class/infiniband/mlx5_1/ports/1/state");
     }
 
     /// Sets values of a stand-in device.
@@ -284,12 +192,16 @@ impl Drop for Guest {
 
 /// Puts the program where the guest looks for it: the one under test, without its symbols.
 fn place_program(inject: &Path) {
+    static STRIPPED: LazyLock<Vec<u8>> = LazyLock::new(|| {
+        let program = std::env::var_os("LANEWATCH_LAB_PROGRAM").unwrap_or_else(|| PROGRAM.into());
+        let directory = TempDir::new().unwrap();
+        let placed = directory.path().join("lanewatch");
+        let stripped = Command::new("strip").arg("-o").arg(&placed).arg(&program).status();
+        fs::read(if stripped.is_ok_and(|status| status.success()) { placed } else { program.into() }).unwrap()
+    });
     let binaries = inject.join("bin");
     fs::create_dir_all(&binaries).unwrap();
-    let program = std::env::var_os("LANEWATCH_LAB_PROGRAM").unwrap_or_else(|| PROGRAM.into());
     let placed = binaries.join("lanewatch");
-    let stripped = Command::new("strip").arg("-o").arg(&placed).arg(&program).status();
-    if !stripped.is_ok_and(|status| status.success()) {
-        fs::copy(&program, &placed).unwrap();
-    }
+    fs::write(&placed, &*STRIPPED).unwrap();
+    fs::set_permissions(&placed, Permissions::from_mode(0o755)).unwrap();
 }

@@ -9,19 +9,40 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=.cache/lab
 log=$out/log
 mkdir -p "$out"
-stamp=$(cat tests/lab/build-image.sh tests/lab/guest/* tests/lab/provider/* | sha256sum | cut -d' ' -f1)
+stamp=$(cat tests/lab/{host,build-image}.sh tests/lab/guest/* tests/lab/provider/* | sha256sum | cut -d' ' -f1)
+
+# Whether the image with this suffix was made by these scripts.
+current() { [[ "$(cat "$out/image$1/stamp" 2>/dev/null)" == "$stamp" ]]; }
 
 image() {
   local suite=$1 tag=$2
-  [[ "$(cat "$out/image$tag/stamp" 2>/dev/null)" == "$stamp" ]] && return 0
-  LAB_KERNEL_SUITE=$suite LAB_IMAGE_TAG=$tag bash tests/lab/build-image.sh "$PWD/$out" >>"$log" 2>&1 || return 1
+  ! current "$tag" || return 0
+  LAB_KERNEL_SUITE=$suite LAB_IMAGE_TAG=$tag bash tests/lab/build-image.sh "$PWD/$out" >"$log$tag" 2>&1 || return 1
   echo "$stamp" >"$out/image$tag/stamp"
 }
 
-: >"$log"
-if [[ $(uname -m) != x86_64 || $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then
-  why="it needs root on Debian and x86_64"
-elif ! image bookworm-backports "" || ! image bookworm -6.1; then
+# Both at once: a good part of it is waiting for the mirror.
+images() {
+  bash tests/lab/host.sh >"$log-host" 2>&1 || return 1
+  image bookworm-backports "" &
+  local other=$! failed=0
+  image bookworm -6.1 || failed=1
+  wait "$other" || failed=1
+  return "$failed"
+}
+
+if current "" && current -6.1 && command -v qemu-system-x86_64 >/dev/null; then
+  exit 0
+fi
+rm -f "$log"*
+for tag in "" -6.1; do
+  # An image of other scripts is none.
+  current "$tag" || rm -f "$out/image$tag/stamp"
+done
+if [[ $(uname -m) != x86_64 || $(id -u) != 0 ]] || ! grep -qs '^VERSION_CODENAME=bookworm' /etc/os-release; then
+  why="it needs root on Debian 12 and x86_64"
+elif ! images; then
+  tail -n 5 "$log"* >&2
   why="see $log"
 else
   exit 0

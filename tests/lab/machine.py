@@ -5,11 +5,19 @@
                     {"vm": "a", "call": "sh", "args": {"cmd": "uname -r"}}  ->  {"ok": [0, "6.12...\n"]} or {"error": "..."}
 
 `boot` starts the machine named by `vm`; every other call is a method of Lab. All machines end with their caller: when
-standard input ends they are powered off, and the kernel kills them should this process die.
+standard input ends, or their caller is gone, they are powered off; the kernel kills them should this process die.
 """
-import base64, ctypes, json, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, time
+import base64, ctypes, json, os, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time
+
+sys.dont_write_bytecode = True      # nothing is left in the folder of the sources
+import snapshots
 
 LAB = os.environ.get('LAB_DIR', '/tmp/lab')
+
+LIFE = 15 * 60      # seconds that any scenario may take; nothing of it is left after that
+ANSWER = 120        # seconds that QEMU's monitor may take for an answer
+
+KIND = '6c616e65-7761-7463-682d-6c6162000001'
 
 SPEED = {1: '2.5', 2: '5.0', 3: '8.0', 4: '16.0', 5: '32.0', 6: '64.0'}
 
@@ -52,8 +60,13 @@ def dir_to_cpio(path, prefix):
     return cpio_newc(files)
 
 
+LIBC, SELF = ctypes.CDLL(None), os.getpid()
+
+
 def die_with_parent():
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)      # PR_SET_PDEATHSIG
+    LIBC.prctl(1, signal.SIGKILL)       # PR_SET_PDEATHSIG
+    if os.getppid() != SELF:            # it died before that
+        os._exit(1)
 
 
 class LabError(Exception):
@@ -75,8 +88,9 @@ class Lab:
                  link=None, mac=0, incoming=None, vmgenid='auto', acpi_hotplug=False,
                  cpu='max,la57=off', tcg_thread='single', console=None, workdir=None,
                  igb0=True, igb1=True, timeout=180, kernel=None, verbose=False, name='lab', rtc=None,
-                 start=True, boot_timeout=30, retries=3):
+                 start=True, boot_timeout=120, retries=3, cache=None, saved=False):
         self.boot_timeout, self.retries = boot_timeout, retries
+        self.cache, self.saved = cache, saved and cache
         self.image = image or os.path.join(LAB, 'image')
         self.dir = workdir or tempfile.mkdtemp(prefix='lab-')
         self.own_dir = workdir is None
@@ -87,18 +101,13 @@ class Lab:
         self.proc = None
         self.events = []
         d = self.dir
-        initrd = os.path.join(self.image, 'initrd.cpio')
-        if inject:
-            combined = os.path.join(d, 'initrd')
-            with open(combined, 'wb') as o:
-                with open(initrd, 'rb') as i:
-                    shutil.copyfileobj(i, o, 1 << 20)
-                o.write(b'\0' * (-o.tell() % 512))
-                o.write(dir_to_cpio(inject, 'inject'))
-            initrd = combined
+        initrd = snapshots.initrd(self.image, dir_to_cpio(inject, 'inject') if inject else b'', cache or d)
         kern = kernel or os.path.join(self.image, 'vmlinux')
         if not os.path.exists(kern):
             kern = os.path.join(self.image, 'vmlinuz')
+        self.program = shutil.which('qemu-system-x86_64')
+        if self.saved and vmgenid == 'auto' and not incoming:
+            vmgenid = KIND                # the same in all machines of a kind: to go on from its boot is no fork
         rp = dict(self.rp, **(rp or {}))
         self.console_path = console or os.path.join(d, 'console.log')
         half = mem // 2
@@ -108,7 +117,7 @@ class Lab:
         if iommu:
             cl += 'intel_iommu=on '
         cl += cmdline
-        a = ['qemu-system-x86_64', '-name', name, '-nodefaults', '-no-user-config', '-display', 'none',
+        a = [self.program, '-name', name, '-nodefaults', '-no-user-config', '-display', 'none',
              '-machine', 'q35',
              '-accel', 'tcg,thread=%s,tb-size=256' % tcg_thread, '-cpu', cpu, '-m', str(mem),
              '-no-reboot',
@@ -177,22 +186,30 @@ class Lab:
         self.share = share
         self.incoming = incoming
         if start:
-            try:
-                self.start()
-            except Exception as error:
-                self.kill()              # leave no QEMU behind
-                raise LabError('%r; qemu: %s' % (error, open(os.path.join(self.dir, 'qemu.err')).read()))
-            except BaseException:
-                self.kill()
-                raise
+            self.begin()
 
     # -- life cycle ----------------------------------------------------------
+    def begin(self):
+        """boots it, or goes on from where such a machine was saved after its boot"""
+        try:
+            if self.saved and not self.incoming:
+                snapshots.begin(self)
+            else:
+                self.start()
+        except Exception as error:
+            self.kill()              # leave no QEMU behind
+            raise LabError('%r; qemu: %s' % (error, open(os.path.join(self.dir, 'qemu.err')).read()))
+        except BaseException:
+            self.kill()
+            raise
+
     def start(self):
         self.t0 = time.time()
-        self.err = open(os.path.join(self.dir, 'qemu.err'), 'wb')
+        self.err = self.err_log()
         self.proc = subprocess.Popen(self.args, stdin=subprocess.DEVNULL, stdout=self.err, stderr=self.err,
                                      preexec_fn=die_with_parent)
         self._qmp = self._connect('qmp')
+        self._qmp.settimeout(ANSWER)
         self._qf = self._qmp.makefile('rwb')
         json.loads(self._qf.readline())
         self.qmp('qmp_capabilities')
@@ -203,6 +220,7 @@ class Lab:
             try:
                 self._ctl.settimeout(self.boot_timeout)
                 self.wait_ready()
+                self.sh(snapshots.TICKS, check=True)
                 self._ctl.settimeout(self.timeout)
             except LabError:
                 # now and then a vCPU never gets its first timer tick under
@@ -214,6 +232,9 @@ class Lab:
                 return self.start()
             if self.share:
                 self.sh('modprobe 9pnet_virtio; modprobe 9p; mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 lab /lab', check=True)
+
+    def err_log(self):
+        return open(os.path.join(self.dir, 'qemu.err'), 'a')
 
     def wait_ready(self):
         line = self._readline()
@@ -306,18 +327,14 @@ class Lab:
     def hmp(self, line):
         return self.qmp('human-monitor-command', command_line=line)
 
-    def wait_event(self, name, timeout=60):
+    def wait_event(self, name, timeout=120):
         end = time.time() + timeout
-        self._qmp.settimeout(1)
-        try:
-            while time.time() < end:
-                for i, e in enumerate(self.events):
-                    if e['event'] == name:
-                        return self.events.pop(i)
-                self.qmp('query-status')
-                time.sleep(0.2)
-        finally:
-            self._qmp.settimeout(None)
+        while time.time() < end:
+            for i, e in enumerate(self.events):
+                if e['event'] == name:
+                    return self.events.pop(i)
+            self.qmp('query-status')
+            time.sleep(0.2)
         raise LabError('no event ' + name)
 
     # -- PCI config space fault injection ---------------------------------------
@@ -438,14 +455,13 @@ class Lab:
     def close(self):
         if self.proc and self.proc.poll() is None:
             try:
-                self._ctl.sendall(b'QUIT x\n')
-                self.proc.wait(3)
+                self._qf.write(b'{"execute": "quit"}\n'); self._qf.flush()
+                self.proc.wait(5)
             except Exception:
-                self.proc.terminate()
-                try:
-                    self.proc.wait(5)
-                except subprocess.TimeoutExpired:
-                    self.proc.kill(); self.proc.wait()
+                self.proc.kill(); self.proc.wait()
+        self.clean()
+
+    def clean(self):
         if self.own_dir:
             shutil.rmtree(self.dir, ignore_errors=True)
 
@@ -460,39 +476,41 @@ def migrate(machines, old, new, options):
     """Saves `old` to a file and goes on with it as `new` in another process: what a guest sees of a live migration."""
     source = machines[old]
     image = os.path.join(source.dir, 'state')
-    source.qmp('migrate-set-parameters', max_bandwidth=4 << 30)
-    source.qmp('migrate', uri='file:' + image)
-    while True:
-        status = source.qmp('query-migrate')
-        if status['status'] == 'completed':
-            break
-        if status['status'] == 'failed':
-            raise LabError('migration failed: %s' % status.get('error-desc'))
-        time.sleep(.05)
+    snapshots.save(source, image)
     source.kill()
     target = Lab(incoming='file:' + image, **options)
     machines[new] = target
-    end = time.time() + 30
-    while target.qmp('query-status')['status'] != 'running':
-        if time.time() > end:
-            raise LabError('the migrated machine does not run')
-        time.sleep(.05)
+    snapshots.wait_until_running(target)
     target.n = source.n
     if old != new:
         machines.pop(old)
     source.close()
 
 
+def watch(machines, caller):
+    """Ends everything when the caller is gone, whatever is being waited for, and after the longest life."""
+    end = time.monotonic() + LIFE
+    while os.getppid() == caller and time.monotonic() < end:
+        time.sleep(0.5)
+    for machine in list(machines.values()):
+        machine.retries = 0
+        machine.kill()
+        machine.clean()
+    os._exit(1)
+
+
 def serve():
     machines = {}
+    threading.Thread(target=watch, args=(machines, os.getppid()), daemon=True).start()
     try:
         for line in sys.stdin:
             request = json.loads(line)
             vm, call, args = request['vm'], request['call'], request.get('args', {})
             try:
                 if call == 'boot':
-                    machines[vm] = Lab(**args)
-                    result = machines[vm].guest_boot_s
+                    machines[vm] = Lab(start=False, **args)     # known before it runs: it ends with this process
+                    machines[vm].begin()
+                    result = None
                 elif call == 'migrate':
                     result = migrate(machines, vm, args['to'], args['options'])
                 else:

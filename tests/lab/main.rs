@@ -10,4 +10,8 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod guest;
+mod kernels;
+mod oracle;
+mod prometheus;
 mod scenarios;
+mod watching;

@@ -29,7 +29,8 @@ fn captures() {
         record(&mut guest, &format!("infiniband-and-roce-{suffix}"));
         guest.call("poke_link", &json!({"bdf": "81:00.0", "speed": 3, "width": 8}));
         record(&mut guest, &format!("link-degraded-{suffix}"));
-        guest.sh("modprobe igbvf; echo 4 > /sys/bus/pci/devices/0000:41:00.0/sriov_numvfs; sleep 1");
+        guest.sh("modprobe igbvf; echo 4 > /sys/bus/pci/devices/0000:41:00.0/sriov_numvfs");
+        guest.until("[ -e /sys/bus/pci/devices/0000:41:10.6/driver ]");
         record(&mut guest, &format!("vfs-{suffix}"));
     }
 }

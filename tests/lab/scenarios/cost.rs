@@ -27,10 +27,10 @@ fn measure(guest: &mut Guest, config: &str) -> (f64, usize, f64) {
     let samples = scrapes(guest) / SCRAPES as usize;
     let spent = (cpu(guest) - before) / f64::from(SCRAPES);
     guest.sh("(setsid strace -f -c -qq -o /run/calls -p $(pgrep -x lanewatch) >/run/strace.log 2>&1 &); \
-         for i in $(seq 100); do grep -q 'TracerPid:.[1-9]' /proc/$(pgrep -x lanewatch)/status && exit 0; sleep 0.1; done; exit 1");
+         for i in $(seq 400); do grep -q 'TracerPid:.[1-9]' /proc/$(pgrep -x lanewatch)/status && exit 0; sleep 0.1; done; exit 1");
     let traced = scrapes(guest);
     let total = guest
-        .sh("pkill -TERM -x strace; for i in $(seq 100); do pgrep -x strace >/dev/null || break; sleep 0.1; done; \
+        .sh("pkill -TERM -x strace; for i in $(seq 400); do pgrep -x strace >/dev/null || break; sleep 0.1; done; \
          awk '$NF == \"total\" { print $4 }' /run/calls");
     let calls: f64 = total.trim().parse().unwrap_or_else(|_| panic!("{total}"));
     guest.stop("TERM");

@@ -3,6 +3,7 @@
 mod alerts;
 mod captures;
 mod cost;
+mod ends;
 mod errors;
 mod hotplug;
 mod interrupts;

@@ -1,6 +1,6 @@
 //! VFs: made, configured, given away, taken back, and destroyed under their holder.
 
-use crate::guest::{Guest, Kernel};
+use crate::guest::{Guest, Kernel, on_each_kernel};
 
 const PF: &str = "0000:41:00.0";
 const VF: &str = "0000:41:10.2";
@@ -41,6 +41,7 @@ fn vfs(kernel: Kernel) {
     ));
     guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "none")], Some(1.0));
     guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), true);
+    assert!(guest.check_says("vf_orphan", &format!("{PF}/vf1")).is_some());
 
     // A process that holds the group stands for a virtual machine.
     guest.sh(&format!(
@@ -49,6 +50,8 @@ fn vfs(kernel: Kernel) {
     ));
     guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "process")], Some(1.0));
     guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), false);
+    assert_eq!(guest.check_says("vf_orphan", &format!("{PF}/vf1")), None);
+    guest.wait_for_event("vf_changed", &format!("{PF}/vf1"));
     // Libvirt's status beside it says whose process that is.
     guest.sh(&format!(
         "mkdir -p /run/libvirt/qemu; cat > /run/libvirt/qemu/vm7.new <<END\n{}\nEND\n\
@@ -79,10 +82,5 @@ fn vfs(kernel: Kernel) {
 
 #[test]
 fn vfs_are_made_given_away_and_destroyed() {
-    vfs(Kernel::V6_12);
-}
-
-#[test]
-fn vfs_are_made_given_away_and_destroyed_on_6_1() {
-    vfs(Kernel::V6_1);
+    on_each_kernel(vfs);
 }

@@ -1,0 +1,49 @@
+//! The kernels that there are images of, and scenarios that are to be seen on each.
+
+use std::path::{Path, PathBuf};
+use std::thread;
+
+/// A kernel of Debian's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kernel {
+    /// 6.12, from the backports.
+    V6_12,
+    /// 6.1.
+    V6_1,
+}
+
+impl Kernel {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::V6_12, Self::V6_1];
+
+    /// Its version.
+    pub fn version(self) -> &'static str {
+        match self {
+            Self::V6_12 => "6.12",
+            Self::V6_1 => "6.1",
+        }
+    }
+
+    /// Where its image is, or would be.
+    pub fn image(self) -> PathBuf {
+        let name = match self {
+            Self::V6_12 => "image",
+            Self::V6_1 => "image-6.1",
+        };
+        Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/lab").join(name)
+    }
+}
+
+/// Runs a scenario on each kernel, side by side: a machine waits for most of its time. A failure names the kernel.
+pub fn on_each_kernel(scenario: impl Fn(Kernel) + Sync) {
+    let test = thread::current().name().unwrap_or("scenario").to_owned();
+    let failed: Vec<&str> = thread::scope(|scope| {
+        let runs = Kernel::ALL.map(|kernel| {
+            let (name, scenario) = (format!("{test}-on-{}", kernel.version()), &scenario);
+            (kernel, thread::Builder::new().name(name).spawn_scoped(scope, move || scenario(kernel)).unwrap())
+        });
+        let failed = runs.into_iter().filter_map(|(kernel, run)| run.join().is_err().then_some(kernel.version()));
+        failed.collect()
+    });
+    assert!(failed.is_empty(), "failed on kernel {}", failed.join(" and on "));
+}
