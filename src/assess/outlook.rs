@@ -1,11 +1,20 @@
 //! What can be seen of a host from where the agent stands, what cannot, and what would change that.
 
+use std::sync::Arc;
+
+pub use hidden::{missing, missing_of};
+
 use crate::model::environment::{Capability, Environment};
 use crate::model::holder::{Holder, Missing};
 use crate::model::posture::Posture;
 use crate::model::reading::Reason;
 use crate::model::snapshot::{CollectorState, Snapshot};
 use crate::model::vfmap::{Row, VfMap};
+
+mod hidden;
+
+/// Reasons that are a permission.
+const PERMISSIONS: [&str; 3] = ["permission", "user_namespace", "confinement"];
 
 /// How much of something is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -218,24 +227,27 @@ fn permission(collector: &str, environment: &Environment) -> (&'static str, Stri
     }
     match (&environment.confinement, environment.has(needed)) {
         (Some(profile), Some(true)) => {
-            ("confinement", format!("{profile} forbids it, {} is there: allow it in that profile", needed.as_str()))
+            ("confinement", format!("the profile {profile}, if it allowed it ({} is there),", needed.as_str()))
         }
         _ => ("permission", needed.as_str().to_owned()),
     }
 }
 
-/// All rows in one line: what is seen, then what is not, with what would change that.
-pub fn summary(sights: &[Sight]) -> String {
+/// All rows in one line: what is seen, then what is not, with what would change that. What permissions hide is in
+/// `missing` already, by what would grant them.
+pub fn summary(sights: &[Sight], missing: &[Arc<str>]) -> String {
     let names = |seen: Seen| sights.iter().filter(move |sight| sight.seen == seen).map(|sight| sight.area);
     let list = |seen| names(seen).collect::<Vec<_>>().join(", ");
     let mut parts = vec![format!("seen: {}", list(Seen::Whole))];
     if names(Seen::Nothing).next().is_some() {
         parts.push(format!("nothing there: {}", list(Seen::Nothing)));
     }
-    for sight in sights.iter().filter(|sight| sight.seen >= Seen::Partly) {
+    let granted = |sight: &&Sight| PERMISSIONS.contains(&sight.reason);
+    for sight in sights.iter().filter(|sight| sight.seen >= Seen::Partly && !granted(sight)) {
         let remedy = sight.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (would change that: {remedy})"));
         parts.push(format!("{} {}: {}{remedy}", sight.seen.as_str(), sight.area, sight.text));
     }
+    parts.extend(missing.iter().map(|sentence| sentence.to_string()));
     parts.join("; ")
 }
 

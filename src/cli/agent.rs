@@ -171,7 +171,7 @@ async fn say_when_ready(handle: Handle) {
     if let Some(report) = handle.report(Duration::MAX, Duration::from_secs(60)).await {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         tracing::info!("ready");
-        tracing::info!("{}", summary(&outlook(&report.snapshot, &report.vf_map)));
+        tracing::info!("{}", summary(&outlook(&report.snapshot, &report.vf_map), &report.limited));
     }
 }
 

@@ -246,10 +246,13 @@ pub struct Config {
 /// What to do with configuration files.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigAction {
-    /// Check a file and say what is wrong with it
+    /// Check a file and what it names, and say what is wrong
     Check {
         /// The file
         file: PathBuf,
+        /// Do not look at the files and directories that it names: it is for another host
+        #[arg(long)]
+        no_files: bool,
     },
 }
 

@@ -16,12 +16,14 @@ pub mod log;
 pub mod look;
 mod manual;
 pub mod metrics;
+pub mod named;
 pub mod peers;
 pub mod policy;
 pub mod probe;
 pub mod qid_map;
 pub mod settings;
 pub mod snapshot;
+pub mod value;
 pub mod vf;
 pub mod watchdog;
 pub mod watched;
@@ -57,7 +59,9 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
             return print(&script);
         }
         Command::Man { of } => return print(&manual::page(of.as_deref())?),
-        Command::Config(args::Config { action: ConfigAction::Check { file } }) => return check_config(&file),
+        Command::Config(args::Config { action: ConfigAction::Check { file, no_files } }) => {
+            return check_config(&file, !no_files);
+        }
         Command::Audit(flags) => return audit::run(&flags),
         _ => {}
     }
@@ -84,14 +88,16 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, Failure> {
     }
 }
 
-fn check_config(file: &Path) -> Result<ExitCode, Failure> {
-    if file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml") {
-        let web = Web::load(file).map_err(config::ConfigError::from)?;
-        web.remarks.iter().for_each(|remark| eprintln!("lanewatch: {remark}"));
+/// `here`: what the file names is on this host.
+fn check_config(file: &Path, here: bool) -> Result<ExitCode, Failure> {
+    let remarks = if file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml") {
+        Web::load(file).map_err(config::ConfigError::from)?.remarks
     } else {
         let config = config::read(file)?;
         settings::validate(file, &config)?;
-    }
+        if here { named::check(file, &config)? } else { Vec::new() }
+    };
+    remarks.iter().for_each(|remark| eprintln!("lanewatch: {remark}"));
     print(format!("{}: ok\n", file.display()).as_bytes())
 }
 

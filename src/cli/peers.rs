@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::config::{ConfigError, Peers as Table};
 use super::settings::Settings;
+use super::value::Reader;
 use super::watched::Watched;
 use crate::bench::peers::gate::{Gate, Trust};
 use crate::bench::peers::key::Key;
@@ -45,31 +46,24 @@ pub struct PeersSettings {
 /// # Errors
 /// The first value that is not allowed, with its key and what is.
 pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -> Result<PeersSettings, ConfigError> {
-    let wrong =
-        |key: &str, message: String| ConfigError::Value { file: file.to_owned(), key: format!("probe.{key}"), message };
+    let read = Reader::new(file, "probe.");
     let between = probes.iter().find(|probe| matches!(probe, Probe::RdmaPeer | Probe::TcpPeer));
     if let Some(probe) = between.filter(|_| table.list.is_none()) {
         let message = format!("is missing: {} needs the list of hosts that measure with each other", probe.as_str());
-        return Err(wrong("peers.list", message));
+        return Err(read.wrong("peers.list", message));
     }
     if between.is_some() && duration > Duration::from_secs(MOST_SECONDS) {
         let time = humantime::format_duration(duration);
-        return Err(wrong("duration", format!("{time} is too long: a peer gives at most {MOST_SECONDS}s of its time")));
+        return Err(read.wrong("duration", format!("{time} is too long: a peer gives at most {MOST_SECONDS}s of its time")));
     }
     let allowed = "a time from 10s to 7d, at least four times probe.duration, such as 2h";
     let longest = Duration::from_secs(7 * 24 * 60 * 60);
-    let slot = match &table.slot {
-        None => Duration::from_secs(2 * 60 * 60),
-        Some(text) => {
-            let least = Duration::from_secs(10).max(duration * 4);
-            let time = humantime::parse_duration(text).ok().filter(|time| (least..=longest).contains(time));
-            time.ok_or_else(|| wrong("peers.slot", format!("{text:?} is not {allowed}")))?
-        }
-    };
+    let least = Duration::from_secs(10).max(duration * 4);
+    let slot = read.time("peers.slot", table.slot.as_deref(), least..=longest, allowed)?;
     let concurrency = table.concurrency.unwrap_or(64);
     if !(2..=100_000).contains(&concurrency) {
         let message = format!("{concurrency} is not from 2 to 100000: two hosts are a pair");
-        return Err(wrong("peers.concurrency", message));
+        return Err(read.wrong("peers.concurrency", message));
     }
     let tls = match &table.tls {
         None => None,
@@ -79,10 +73,10 @@ pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -
                 (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
                 (None, None) => None,
                 (Some(_), None) => {
-                    return Err(wrong("peers.tls.key-file", "is missing: cert-file needs its key".to_owned()));
+                    return Err(read.wrong("peers.tls.key-file", "is missing: cert-file needs its key".to_owned()));
                 }
                 (None, Some(_)) => {
-                    return Err(wrong("peers.tls.cert-file", "is missing: key-file needs its certificate".to_owned()));
+                    return Err(read.wrong("peers.tls.cert-file", "is missing: key-file needs its certificate".to_owned()));
                 }
             },
             insecure: false,
@@ -92,17 +86,17 @@ pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -
     if between.is_some() && table.key_file.is_none() && !certified {
         let message = "is missing: peers follow requests that are signed with a key, or come with a certificate \
                        (probe.peers.tls.cert-file)";
-        return Err(wrong("peers.key-file", message.to_owned()));
+        return Err(read.wrong("peers.key-file", message.to_owned()));
     }
     if table.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-        return Err(wrong("peers.name", "\"\" is not a name of this host, such as node17 or node17:10015".to_owned()));
+        return Err(read.wrong("peers.name", "\"\" is not a name of this host, such as node17 or node17:10015".to_owned()));
     }
     Ok(PeersSettings {
         serve: table.serve.unwrap_or(false),
         list: table.list.clone(),
         names: table.name.clone().map_or_else(names, |name| vec![name]),
         key: table.key_file.clone(),
-        slot,
+        slot: slot.unwrap_or(Duration::from_secs(2 * 60 * 60)),
         concurrency,
         post: Post { tls },
     })

@@ -7,11 +7,14 @@ use regex_lite::Regex;
 
 use super::config::{ConfigError, Probe as Table};
 use super::peers::{PeersSettings, peers};
+use super::value::Reader;
 use crate::bench::guard::Rules;
 use crate::bench::lock::HostLock;
 use crate::bench::probe::Tuning;
-use crate::host::collector::Filter;
 use crate::model::probe::Probe;
+
+/// The highest index of a GID: verbs have eight bits for it.
+pub const HIGHEST_GID: u32 = 255;
 
 /// What is measured, how, and when.
 #[derive(Debug, Clone)]
@@ -41,50 +44,31 @@ pub struct ProbeSettings {
 /// # Errors
 /// The first value that is not allowed, with its key and what is.
 pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
-    let wrong = |key: &str, value: &dyn std::fmt::Display, allowed: &str| ConfigError::Value {
-        file: file.to_owned(),
-        key: format!("probe.{key}"),
-        message: format!("{value} is not {allowed}"),
-    };
+    let read = Reader::new(file, "probe.");
     let mut probes = Vec::new();
     for name in &table.probes {
         let all: Vec<&str> = Probe::ALL.iter().map(|probe| probe.as_str()).collect();
         let allowed = format!("a probe; they are {}", all.join(", "));
         let known = Probe::ALL.iter().copied().find(|probe| probe.as_str() == name);
-        probes.push(known.ok_or_else(|| wrong("probes", &format!("{name:?}"), &allowed))?);
+        probes.push(known.ok_or_else(|| read.is_not("probes", name, &allowed))?);
     }
     if probes.is_empty() {
         probes = vec![Probe::RdmaLoopback];
     }
-    let devices = table.devices.as_deref().map(Filter::pattern).transpose();
-    let devices = devices.map_err(|error| wrong("devices", &"it", &format!("a regular expression: {error}")))?;
-    let time = |key: &str, text: Option<&String>, default: Duration, least: Duration, allowed: &str| {
-        let Some(text) = text else { return Ok(default) };
-        let time = humantime::parse_duration(text).ok().filter(|time| *time >= least);
-        time.ok_or_else(|| wrong(key, &format!("{text:?}"), allowed))
-    };
-    let number = |key: &str, value: Option<u64>, default: u64, most: u64| match value {
-        None => Ok(default),
-        Some(value) if (1..=most).contains(&value) => Ok(value),
-        Some(value) => Err(wrong(key, &value, &format!("from 1 to {most}"))),
-    };
-    let share = |key: &str, value: Option<f64>, default: f64, most: f64| match value {
-        None => Ok(default),
-        Some(value) if value > 0.0 && value <= most => Ok(value),
-        Some(value) => Err(wrong(key, &value, &format!("above 0 and at most {most}"))),
-    };
+    let devices = table.devices.as_deref().map(|text| read.pattern("devices", text)).transpose()?;
     let (usual, rules) = (Tuning::default(), Rules::default());
     let second = Duration::from_secs(1);
     let duration = "whole seconds from 1s to 10m";
-    let measured = time("duration", table.duration.as_ref(), usual.duration, second, duration)?;
-    if measured.subsec_nanos() != 0 || measured > Duration::from_secs(600) {
-        return Err(wrong("duration", &humantime::format_duration(measured), duration));
+    let measured = read.time("duration", table.duration.as_deref(), second..=600 * second, duration)?;
+    if let (Some(text), Some(true)) = (&table.duration, measured.map(|measured| measured.subsec_nanos() != 0)) {
+        return Err(read.is_not("duration", text, duration));
     }
+    let measured = measured.unwrap_or(usual.duration);
     let hours = Duration::from_secs(6 * 60 * 60);
-    let interval = time("interval", table.interval.as_ref(), hours, 60 * second, "a time of at least 1m, such as 6h")?;
-    let queue_pairs = number("queue-pairs", table.queue_pairs.map(u64::from), usual.queue_pairs.into(), 1024)?;
+    let interval = "a time from 1m to 30d, such as 6h";
+    let interval = read.time("interval", table.interval.as_deref(), 60 * second..=120 * hours, interval)?;
     if table.busy_command.first().is_some_and(String::is_empty) {
-        return Err(wrong("busy-command", &"\"\"", "a program and its arguments"));
+        return Err(read.is_not("busy-command", "", "a program and its arguments"));
     }
     let peers = peers(file, &table.peers, &probes, measured)?;
     Ok(ProbeSettings {
@@ -92,21 +76,22 @@ pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
         enabled: table.enabled.unwrap_or(false),
         probes,
         devices,
-        interval,
-        budget: share("budget", table.budget, 0.001, 0.1)?,
+        interval: interval.unwrap_or(hours),
+        // Below that a run would be weeks away.
+        budget: read.number("budget", table.budget, 0.000_01..=0.1)?.unwrap_or(0.001),
         tuning: Tuning {
-            size: number("size", table.size, usual.size, 1 << 30)?,
-            queue_pairs: u32::try_from(queue_pairs).unwrap_or(usual.queue_pairs),
+            size: read.number("size", table.size, 1..=1 << 30)?.unwrap_or(usual.size),
+            queue_pairs: read.number("queue-pairs", table.queue_pairs, 1..=1_024)?.unwrap_or(usual.queue_pairs),
             duration: measured,
             both: table.both.unwrap_or(usual.both),
-            gid_index: table.gid_index,
+            gid_index: read.number("gid-index", table.gid_index, 0..=HIGHEST_GID)?,
             patience: usual.patience,
         },
         lock: table.lock.clone().unwrap_or_else(HostLock::place),
         rules: Rules {
             busy_files: table.busy_files.clone(),
             busy_command: table.busy_command.clone(),
-            most_load: share("most-load", table.most_load, rules.most_load, 100.0)?,
+            most_load: read.number("most-load", table.most_load, 0.01..=100.0)?.unwrap_or(rules.most_load),
         },
     })
 }

@@ -10,6 +10,7 @@ use super::config::{self, ConfigError, File};
 use super::policy::policy;
 use super::probe::{ProbeSettings, probe};
 use super::qid_map::layout;
+use super::value::Reader;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
@@ -72,14 +73,16 @@ impl Settings {
         let config = common.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
         let file = common.config.clone();
         let source = file.clone().unwrap_or_else(|| PathBuf::from("command line"));
-        paths(common)?;
+        let command_line = Reader::new(Path::new("command line"), "--path.");
+        tree(command_line, [("rootfs", &common.rootfs), ("sysfs", &common.sysfs), ("procfs", &common.procfs)])?;
+        trees(&source, &config.path)?;
         web(&source, &config.web)?;
         let rootfs = common.rootfs.clone().or(config.path.rootfs.clone()).unwrap_or_else(|| PathBuf::from("/"));
         let sysfs = common.sysfs.clone().or(config.path.sysfs.clone()).unwrap_or_else(|| rootfs.join("sys"));
         let procfs = common.procfs.clone().or(config.path.procfs.clone()).unwrap_or_else(|| rootfs.join("proc"));
         let chosen = |flag: &str, given: Option<&String>, written: Option<&String>| match (given, written) {
-            (Some(text), _) => pattern(Path::new("command line"), &format!("--collector.{flag}"), text).map(Some),
-            (None, Some(text)) => pattern(&source, &format!("collector.{flag}"), text).map(Some),
+            (Some(text), _) => Reader::new(Path::new("command line"), "--collector.").pattern(flag, text).map(Some),
+            (None, Some(text)) => Reader::new(&source, "collector.").pattern(flag, text).map(Some),
             (None, None) => Ok(None),
         };
         let written = &config.collector;
@@ -134,6 +137,7 @@ impl Settings {
     pub fn web(&self, flags: &Web) -> Result<WebSettings, ConfigError> {
         let file = &self.config.web;
         addresses(Path::new("command line"), "--web.listen-address", &flags.listen)?;
+        max_requests(Path::new("command line"), "--web.max-requests", flags.max_requests)?;
         telemetry_path(Path::new("command line"), "--web.telemetry-path", flags.telemetry_path.as_deref())?;
         let listen = [&flags.listen, &file.listen_address].into_iter().find(|list| !list.is_empty());
         Ok(WebSettings {
@@ -161,29 +165,43 @@ pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     let paths = ("/".into(), "/sys".into(), "/proc".into());
     layout(file, config.collector.qid_map.as_ref(), &collectors(file, &config.collector, &[])?, &paths)?;
     for (key, text) in [
-        ("collector.device-include", &config.collector.device_include),
-        ("collector.device-exclude", &config.collector.device_exclude),
+        ("device-include", &config.collector.device_include),
+        ("device-exclude", &config.collector.device_exclude),
     ] {
-        text.as_deref().map(|text| pattern(file, key, text)).transpose()?;
+        text.as_deref().map(|text| Reader::new(file, "collector.").pattern(key, text)).transpose()?;
     }
     Ok(())
 }
 
 /// A host that is named but not there is a slip of the pen, not a host without cards.
-fn paths(common: &Common) -> Result<(), ConfigError> {
-    let named = [("rootfs", &common.rootfs), ("sysfs", &common.sysfs), ("procfs", &common.procfs)].into_iter();
-    for (flag, path) in named.filter_map(|(flag, path)| Some((flag, path.as_ref()?))) {
+fn tree(read: Reader<'_>, named: [(&str, &Option<PathBuf>); 3]) -> Result<(), ConfigError> {
+    let named = named.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?)));
+    for (key, path) in named {
         if !path.is_dir() {
-            let message = format!("{} is not a directory", path.display());
-            return Err(wrong(Path::new("command line"), &format!("--path.{flag}"), message));
+            return Err(read.wrong(key, format!("{} is not a directory", path.display())));
         }
     }
     Ok(())
 }
 
+/// Where a file says that the host is.
+///
+/// # Errors
+/// One of them is not there.
+pub fn trees(file: &Path, paths: &config::Paths) -> Result<(), ConfigError> {
+    let named = [("rootfs", &paths.rootfs), ("sysfs", &paths.sysfs), ("procfs", &paths.procfs)];
+    tree(Reader::new(file, "path."), named)
+}
+
 fn web(file: &Path, web: &config::Web) -> Result<(), ConfigError> {
     addresses(file, "web.listen-address", &web.listen_address)?;
+    max_requests(file, "web.max-requests", web.max_requests)?;
     telemetry_path(file, "web.telemetry-path", web.telemetry_path.as_deref())
+}
+
+/// 0 is no limit.
+fn max_requests(file: &Path, key: &str, most: Option<usize>) -> Result<(), ConfigError> {
+    Reader::new(file, "").number(key, most, 0..=100_000).map(drop)
 }
 
 fn addresses(file: &Path, key: &str, addresses: &[String]) -> Result<(), ConfigError> {
@@ -193,31 +211,27 @@ fn addresses(file: &Path, key: &str, addresses: &[String]) -> Result<(), ConfigE
     };
     let allowed = "an address such as :10015, 127.0.0.1:10015 or [::1]:10015";
     match addresses.iter().find(|address| !names_a_port(address)) {
-        Some(address) => Err(wrong(file, key, format!("{address:?} is not {allowed}"))),
+        Some(address) => Err(Reader::new(file, "").is_not(key, address, allowed)),
         None => Ok(()),
     }
 }
 
 fn telemetry_path(file: &Path, key: &str, path: Option<&str>) -> Result<(), ConfigError> {
+    // What a request line carries as it is; other bytes would come encoded, and never match.
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/-._~!$&'()*+,;=:@".contains(c);
     let allowed = |path: &&str| {
-        let foreign = |c: char| c.is_whitespace() || "?#%".contains(c);
-        path.starts_with('/') && !path.starts_with("/-/") && !path.starts_with("/api/") && !path.contains(foreign)
+        let mut names = path.split('/').skip(1);
+        let named = names.all(|name| !matches!(name, "" | "." | ".."));
+        let taken = ["/-/", "/api/"].iter().any(|taken| path.starts_with(taken));
+        path.starts_with('/') && named && !taken && path.chars().all(plain)
     };
     match path.filter(|path| !allowed(path)) {
         Some(path) => {
-            let message = format!("{path:?} is not a path such as /metrics; /-/ and /api/ are taken");
-            Err(wrong(file, key, message))
+            let message = "a path such as /metrics; / alone, /-/ and /api/ are taken";
+            Err(Reader::new(file, "").is_not(key, path, message))
         }
         None => Ok(()),
     }
-}
-
-fn wrong(file: &Path, key: &str, message: String) -> ConfigError {
-    ConfigError::Value { file: file.to_owned(), key: key.to_owned(), message }
-}
-
-fn pattern(file: &Path, key: &str, text: &str) -> Result<regex_lite::Regex, ConfigError> {
-    Filter::pattern(text).map_err(|error| wrong(file, key, format!("{text:?} is not a regular expression: {error}")))
 }
 
 fn collectors(file: &Path, table: &config::Collector, flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
@@ -225,7 +239,7 @@ fn collectors(file: &Path, table: &config::Collector, flags: &[(&str, bool)]) ->
         if let Some(unknown) = list.iter().find(|name| !COLLECTORS.iter().any(|spec| spec.name == **name)) {
             let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
             let message = format!("{unknown:?} is not a collector; the collectors are {}", names.join(", "));
-            return Err(wrong(file, key, message));
+            return Err(Reader::new(file, "").wrong(key, message));
         }
     }
     let runs = |spec: &&Spec| {

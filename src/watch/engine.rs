@@ -12,6 +12,7 @@ use super::report::Report;
 use super::vfmap::Mapper;
 use crate::assess::irq;
 use crate::assess::lane::Lanes;
+use crate::assess::outlook::missing;
 use crate::assess::verdicts::{Standings, Verdicts};
 use crate::assess::{View, assess};
 use crate::model::check::{Check, Severity, Standing, Status};
@@ -19,7 +20,6 @@ use crate::model::environment::Environment;
 use crate::model::event::{Event, EventKind};
 use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
 use crate::model::history::{Baseline, History};
-use crate::model::holder::{Holder, Missing};
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
@@ -29,7 +29,6 @@ use crate::model::snapshot::{CollectorState, Fault, Snapshot};
 use crate::model::time::{Stamp, Tick, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
-use crate::model::vfmap::VfMap;
 
 /// Events kept in memory.
 const RECENT: usize = 200;
@@ -185,7 +184,7 @@ impl Engine {
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
         Report {
-            limited: limited(&snapshot, &self.history.vf_map),
+            limited: missing(&snapshot, &self.history.vf_map),
             vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             irqs: irq::summaries(&snapshot, &self.history),
@@ -351,32 +350,4 @@ fn faceless(snapshot: &Snapshot) -> bool {
     let portless = |fault: &Fault| fault.source.ends_with("/ports") && !hidden(fault);
     let unseen = snapshot.devices().count() < listed && !rdma.faults.iter().any(hidden);
     unseen || rdma.faults.iter().any(portless)
-}
-
-/// What a missing permission hides.
-fn limited(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Arc<str>> {
-    let mut by_collector: BTreeMap<&str, (usize, &str)> = BTreeMap::new();
-    for collector in &snapshot.collectors {
-        for fault in collector.faults.iter().filter(|fault| fault.reason == Reason::Permission) {
-            by_collector.entry(collector.name).or_insert((0, &fault.source)).0 += 1;
-        }
-    }
-    let sentence = |(name, (count, first)): (&str, (usize, &str))| {
-        let files = if count == 1 { first.to_owned() } else { format!("{first} and {} more", count - 1) };
-        let needed = if name == "kmsg" { "CAP_SYSLOG" } else { "CAP_DAC_READ_SEARCH" };
-        Arc::from(format!("{name}: no permission to read {files}; {needed} would show it"))
-    };
-    let mut hidden: BTreeMap<Missing, usize> = BTreeMap::new();
-    for row in vf_map.rows.values() {
-        if let Holder::Unknown(missing) = row.holder
-            && missing.is_permission()
-        {
-            *hidden.entry(missing).or_default() += 1;
-        }
-    }
-    let holders = hidden.into_iter().map(|(missing, count)| {
-        let vfs = if count == 1 { "1 VF".to_owned() } else { format!("{count} VFs") };
-        Arc::from(format!("holders: no permission to see who holds {vfs}; {} would show it", missing.as_str()))
-    });
-    by_collector.into_iter().map(sentence).chain(holders).collect()
 }

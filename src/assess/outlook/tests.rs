@@ -44,7 +44,7 @@ fn a_host_without_a_card_hides_nothing() {
     let sights = sights(environment(), Vec::new(), vec![collector("rdma", 0, &[]), collector("pci", 0, &[])]);
     assert_eq!(of(&sights, "host"), (Seen::Whole, "", ""));
     assert_eq!(of(&sights, "rdma"), (Seen::Nothing, "", ""));
-    assert_eq!(summary(&sights), "seen: host; nothing there: rdma, pci");
+    assert_eq!(summary(&sights, &[]), "seen: host; nothing there: rdma, pci");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn a_container_without_the_hosts_sysfs_sees_nothing_and_is_told_what_to_mount() 
     // Not: there is none.
     assert_eq!(of(&sights, "rdma").0, Seen::Hidden);
     assert_eq!(of(&sights, "kmsg").0, Seen::Whole);
-    assert!(summary(&sights).contains("hidden host: there is no sysfs at /sys (would change that: mount"));
+    assert!(summary(&sights, &[]).contains("hidden host: there is no sysfs at /sys (would change that: mount"));
 }
 
 #[test]
@@ -91,9 +91,36 @@ fn what_is_denied_says_what_would_grant_it() {
     let all = sights(confined.clone(), Vec::new(), denied());
     let (_, reason, remedy) = of(&all, "kmsg");
     assert_eq!(reason, "confinement");
-    assert!(remedy.starts_with("docker-default (enforce) forbids it, CAP_SYSLOG is there"), "{remedy}");
+    assert!(remedy.starts_with("the profile docker-default (enforce), if it allowed it (CAP_SYSLOG is there)"), "{remedy}");
     let weak = sights(Environment { capabilities: Some(0), ..confined }, Vec::new(), denied());
     assert_eq!(of(&weak, "kmsg").1, "permission");
+}
+
+#[test]
+fn what_permissions_hide_is_said_once_for_each_that_would_show_it() {
+    let denied = |environment: Environment, kmsg: &[&str]| {
+        let taken = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
+        let collectors = vec![
+            collector("kmsg", 1, kmsg),
+            collector("pci", 4, &["/sys/a/config", "/sys/b/config"]),
+            collector("irq", 2, &["/proc/irq/3/smp_affinity"]),
+            collector("gids", 0, &["/sys/c"]),
+            collector("rdma", 2, &[]),
+        ];
+        let snapshot = Snapshot::new(taken, vec![Arc::new(environment) as Fact], collectors);
+        let sights = outlook(&snapshot, &VfMap::default());
+        let missing = missing(&snapshot, &VfMap::default());
+        (missing.clone(), summary(&sights, &missing))
+    };
+    let (said, line) = denied(environment(), &["/dev/kmsg"]);
+    let files = "CAP_DAC_READ_SEARCH would show: PCI functions and links (2 files), interrupts (1 file), how ports are \
+                 addressed (1 file)";
+    assert_eq!(said, [Arc::from(files), Arc::from("CAP_SYSLOG would show: kernel messages")]);
+    assert_eq!(line, format!("seen: host, rdma; {files}; CAP_SYSLOG would show: kernel messages"));
+    assert_eq!(denied(environment(), &[]).0.len(), 1);
+    let apart = Environment { user_namespace: Some(true), ..environment() };
+    let log = "CAP_SYSLOG outside of a user namespace (in one it reaches nothing of the host) would show: kernel messages";
+    assert_eq!(denied(apart, &["/dev/kmsg"]).0[1], Arc::from(log));
 }
 
 #[test]

@@ -7,6 +7,7 @@ use clap::Args;
 
 use crate::bench::peers::list::split;
 use crate::cli::args::{VfFormat, duration};
+use crate::cli::probe::HIGHEST_GID;
 
 /// `bench`.
 #[derive(Debug, Clone, Default, Args)]
@@ -26,7 +27,7 @@ pub struct Bench {
     #[arg(long)]
     pub both: bool,
     /// GID index on Ethernet [default: one of RoCE v2]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(HIGHEST_GID)))]
     pub gid_index: Option<u32>,
     /// Measure to another host, whose agent starts the servers ([probe.peers] serve) [port: 10015]
     #[arg(long, value_name = "HOST[:PORT]", value_parser = peer, conflicts_with = "read")]

@@ -1,6 +1,7 @@
 //! The answers of `check`: for people, for Nagios, for node-problem-detector. The first line is complete in itself.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use super::facts::facts;
 use super::isolation::isolation;
@@ -35,9 +36,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
         let condition = &finding.condition;
         let _ = writeln!(out, "\naccepted {} {}: {reason}", condition.check.as_str(), condition.subject);
     }
-    for limit in &report.limited {
-        let _ = writeln!(out, "\nlimited  {limit}");
-    }
+    out.push_str(&limits(&report.limited, !verbose));
     if verbose {
         out.push_str(&facts(report));
         out.push_str(&visibility(report));
@@ -163,6 +162,19 @@ fn details(report: &Report) -> String {
         for fault in &collector.faults {
             let _ = writeln!(out, "                 {}: {}", fault.source, fault.reason.as_str());
         }
+    }
+    out
+}
+
+/// What permissions hide, in one place; `more` says where the files are named.
+pub fn limits(limited: &[Arc<str>], more: bool) -> String {
+    let mut out = String::new();
+    for (n, limit) in limited.iter().enumerate() {
+        let lines = wrapped(limit, "         ");
+        out.push_str(&if n == 0 { lines.replacen("         ", "\nlimited  ", 1) } else { lines });
+    }
+    if more && !limited.is_empty() {
+        out.push_str("         (lanewatch check --verbose names every file)\n");
     }
     out
 }

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::check::wrapped;
+use super::check::{limits, wrapped};
+use crate::assess::outlook::missing_of;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
@@ -38,9 +39,8 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
             out.push_str(&wrapped(&found.summary, "         "));
         }
     }
-    for limit in report.limited.iter().filter(|limit| limit.starts_with("holders") || limit.starts_with("sriov")) {
-        let _ = writeln!(out, "\nlimited  {limit}");
-    }
+    let limited = missing_of(&report.snapshot, &report.vf_map, |name| matches!(name, "holders" | "sriov"));
+    out.push_str(&limits(&limited, true));
     if let Some(changes) = changes {
         out.push_str(if changes.is_empty() { "\nno change\n" } else { "\nchanges\n" });
         for change in changes {

@@ -148,7 +148,7 @@ fn orphans_and_leftovers() {
     let report = world.last.as_ref().unwrap();
     let row = report.vf_map.rows.values().next().unwrap();
     assert_eq!(row.holder, Holder::Unknown(Missing::Ptrace));
-    let sentence = "holders: no permission to see who holds 1 VF; CAP_SYS_PTRACE would show it";
+    let sentence = "CAP_SYS_PTRACE would show: who holds 1 VF";
     assert_eq!(report.limited, [Arc::from(sentence)]);
     assert_eq!(report.status, crate::model::check::Status::Ok);
 }
