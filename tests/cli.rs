@@ -64,10 +64,7 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
             vec!["--web.telemetry-path", "metrics"],
             "command line: --web.telemetry-path: \"metrics\" is not a path such as /metrics; / alone, /-/ and /api/ are taken",
         ),
-        (
-            vec!["--web.max-requests", "1000000"],
-            "command line: --web.max-requests: 1000000 is not from 0 to 100000",
-        ),
+        (vec!["--web.max-requests", "1000000"], "command line: --web.max-requests: 1000000 is not from 0 to 100000"),
         (
             vec!["bench", "--gid-index", "999999"],
             "invalid value '999999' for '--gid-index <N>': 999999 is not in 0..=255",
@@ -167,7 +164,10 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ("[web]\ntelemetry-path = \"/\"\n", ": web.telemetry-path: \"/\" is not a path such as /metrics; / alone, /-/"),
         ("[web]\ntelemetry-path = \"/a/../b\"\n", ": web.telemetry-path: \"/a/../b\" is not a path such as"),
         ("[web]\ntelemetry-path = \"/metrics/\"\n", ": web.telemetry-path: \"/metrics/\" is not a path such as"),
-        ("[web]\ntelemetry-path = \"/m\u{e9}trics\"\n", ": web.telemetry-path: \"/m\u{e9}trics\" is not a path such as"),
+        (
+            "[web]\ntelemetry-path = \"/m\u{e9}trics\"\n",
+            ": web.telemetry-path: \"/m\u{e9}trics\" is not a path such as",
+        ),
         ("[policy.threshold]\nflaps-critical = 0\n", ": policy.threshold.flaps-critical: 0 is not from 1 to 1000"),
         (
             "[policy.threshold]\ncorrectable-aer-per-hour = 1000000001\n",
@@ -245,8 +245,14 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             "[policy.severity]\nport_down = \"fatal\"\n",
             ": policy.severity.port_down: \"fatal\" is not info, warning or critical",
         ),
-        ("[policy.hold]\nport_down = \"soon\"\n", ": policy.hold.port_down: \"soon\" is not a time from 0s to 7d, such as 30s"),
-        ("[policy.threshold]\nsettle = \"x\"\n", ": policy.threshold.settle: \"x\" is not a time from 0s to 1d, such as 30m"),
+        (
+            "[policy.hold]\nport_down = \"soon\"\n",
+            ": policy.hold.port_down: \"soon\" is not a time from 0s to 7d, such as 30s",
+        ),
+        (
+            "[policy.threshold]\nsettle = \"x\"\n",
+            ": policy.threshold.settle: \"x\" is not a time from 0s to 1d, such as 30m",
+        ),
         (
             "[policy.threshold.errors]\nsymbols = 1\n",
             ": policy.threshold.errors: \"symbols\" is not one of symbol_error, link_error_recovery",

@@ -77,7 +77,8 @@ const OLDEST: (u32, u32) = (4, 18);
 
 /// Every area, the host as a whole first.
 pub fn outlook(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Sight> {
-    let unknown = Environment { has_sysfs: true, has_procfs: true, ..Environment::default() };
+    // Not read yet: nothing is known to be missing.
+    let unknown = Environment { live: true, has_sysfs: true, has_procfs: true, ..Environment::default() };
     let environment = snapshot.all::<Environment>().next().unwrap_or(&unknown);
     let mut sights = vec![host(environment)];
     sights.extend(namespace(snapshot));

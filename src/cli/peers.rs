@@ -54,7 +54,9 @@ pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -
     }
     if between.is_some() && duration > Duration::from_secs(MOST_SECONDS) {
         let time = humantime::format_duration(duration);
-        return Err(read.wrong("duration", format!("{time} is too long: a peer gives at most {MOST_SECONDS}s of its time")));
+        return Err(
+            read.wrong("duration", format!("{time} is too long: a peer gives at most {MOST_SECONDS}s of its time"))
+        );
     }
     let allowed = "a time from 10s to 7d, at least four times probe.duration, such as 2h";
     let longest = Duration::from_secs(7 * 24 * 60 * 60);
@@ -76,7 +78,9 @@ pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -
                     return Err(read.wrong("peers.tls.key-file", "is missing: cert-file needs its key".to_owned()));
                 }
                 (None, Some(_)) => {
-                    return Err(read.wrong("peers.tls.cert-file", "is missing: key-file needs its certificate".to_owned()));
+                    return Err(
+                        read.wrong("peers.tls.cert-file", "is missing: key-file needs its certificate".to_owned())
+                    );
                 }
             },
             insecure: false,
@@ -89,7 +93,9 @@ pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -
         return Err(read.wrong("peers.key-file", message.to_owned()));
     }
     if table.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-        return Err(read.wrong("peers.name", "\"\" is not a name of this host, such as node17 or node17:10015".to_owned()));
+        return Err(
+            read.wrong("peers.name", "\"\" is not a name of this host, such as node17 or node17:10015".to_owned())
+        );
     }
     Ok(PeersSettings {
         serve: table.serve.unwrap_or(false),

@@ -36,8 +36,7 @@ pub fn policy(file: &Path, tables: &Tables) -> Result<Policy, ConfigError> {
         policy.links.push(LinkPolicy { devices, speed, width });
     }
     for rule in &tables.exception {
-        let checks =
-            rule.checks.iter().map(|name| check(&read, "exception.checks", name)).collect::<Result<_, _>>()?;
+        let checks = rule.checks.iter().map(|name| check(&read, "exception.checks", name)).collect::<Result<_, _>>()?;
         let subjects = read.pattern("exception.match", &rule.r#match)?;
         policy.exceptions.push(Exception { subjects, checks, reason: rule.reason.clone() });
     }

@@ -164,10 +164,9 @@ pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     probe(file, &config.probe)?;
     let paths = ("/".into(), "/sys".into(), "/proc".into());
     layout(file, config.collector.qid_map.as_ref(), &collectors(file, &config.collector, &[])?, &paths)?;
-    for (key, text) in [
-        ("device-include", &config.collector.device_include),
-        ("device-exclude", &config.collector.device_exclude),
-    ] {
+    for (key, text) in
+        [("device-include", &config.collector.device_include), ("device-exclude", &config.collector.device_exclude)]
+    {
         text.as_deref().map(|text| Reader::new(file, "collector.").pattern(key, text)).transpose()?;
     }
     Ok(())

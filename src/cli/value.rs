@@ -26,11 +26,7 @@ impl<'a> Reader<'a> {
 
     /// What is wrong with a key.
     pub fn wrong(&self, key: &str, message: impl Into<String>) -> ConfigError {
-        ConfigError::Value {
-            file: self.file.to_owned(),
-            key: format!("{}{key}", self.table),
-            message: message.into(),
-        }
+        ConfigError::Value { file: self.file.to_owned(), key: format!("{}{key}", self.table), message: message.into() }
     }
 
     /// A value that is not what is allowed.

@@ -112,8 +112,12 @@ fn the_settings_that_are_shipped_are_taken() {
     fs::write(&web, "{}").unwrap();
     // Only with the file that it names.
     fs::write(folder.path().join("bare.toml"), &bare).unwrap();
-    let output = run(Command::new(crate::common::run::PROGRAM).args(["config", "check"]).arg(folder.path().join("bare.toml")));
-    assert!(output.code == Some(2) && output.stderr.contains(": web.config-file: /etc/lanewatch/web.yml: "), "{output:?}");
+    let output =
+        run(Command::new(crate::common::run::PROGRAM).args(["config", "check"]).arg(folder.path().join("bare.toml")));
+    assert!(
+        output.code == Some(2) && output.stderr.contains(": web.config-file: /etc/lanewatch/web.yml: "),
+        "{output:?}"
+    );
     for text in [&example, &bare.replace("/etc/lanewatch/web.yml", web.to_str().unwrap())] {
         let file = folder.path().join("lanewatch.toml");
         fs::write(&file, text).unwrap();
