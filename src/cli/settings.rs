@@ -219,10 +219,9 @@ fn telemetry_path(file: &Path, key: &str, path: Option<&str>) -> Result<(), Conf
     // What a request line carries as it is; other bytes would come encoded, and never match.
     let plain = |c: char| c.is_ascii_alphanumeric() || "/-._~!$&'()*+,;=:@".contains(c);
     let allowed = |path: &&str| {
-        let mut names = path.split('/').skip(1);
-        let named = names.all(|name| !matches!(name, "" | "." | ".."));
+        let leads_down = path.split('/').skip(1).all(|name| !matches!(name, "" | "." | ".."));
         let taken = ["/-/", "/api/"].iter().any(|taken| path.starts_with(taken));
-        path.starts_with('/') && named && !taken && path.chars().all(plain)
+        path.starts_with('/') && leads_down && !taken && path.chars().all(plain)
     };
     match path.filter(|path| !allowed(path)) {
         Some(path) => {
