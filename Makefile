@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture soak bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist
+.PHONY: help run test lab capture soak bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -13,6 +13,7 @@ help:
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make dist   packages (Debian, RPM), chart, bill of materials and checksums, in dist/'
+	@echo 'make dist-twice  that, of two clones at other paths, compared byte by byte'
 	@echo 'make lint   format, clippy and documentation without a warning'
 	@echo 'make alerts the rules for Kubernetes and vmalert, and tables of alerts, from alerts/lanewatch.rules.yml'
 	@echo 'make screenshot   docs/images/page.png, the status page of the example host'
@@ -26,6 +27,7 @@ setup:
 
 lab-image:
 	bash tests/lab/image.sh
+	bash tests/packaging/tree.sh
 
 test: setup lab-image
 	@mkdir -p target && rm -f target/skipped target/cases.txt
@@ -56,6 +58,10 @@ fuzz:
 
 dist: setup
 	bash packaging/dist.sh dist
+
+# The clones and what they build stay in .cache/twice: a second time only what has changed is built.
+dist-twice: setup
+	bash packaging/dist-twice.sh .cache/twice
 
 lint:
 	$(CARGO) fmt --check

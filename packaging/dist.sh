@@ -2,7 +2,9 @@
 # Everything that is released, in a folder: packaging/dist.sh DIR
 #
 # The same commit and toolchain give the same bytes, wherever the repository lies: the time is the commit's, and paths of this machine are
-# taken out of the program. Needs what tests/setup.sh installs.
+# taken out of the program. Needs what tests/setup.sh installs. packaging/dist-twice.sh tries it.
+#
+# MAINTAINER="Name <address>" is who the packages say publishes them.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 out=$(realpath -m "$1")
@@ -13,7 +15,8 @@ SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct)}
 export SOURCE_DATE_EPOCH LC_ALL=C TZ=UTC
 umask 022
 home=${CARGO_HOME:-$HOME/.cargo}
-export RUSTFLAGS="--remap-path-prefix=$PWD=/lanewatch --remap-path-prefix=$home=/cargo"
+# Encoded, as a path may hold spaces.
+export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/lanewatch"$'\x1f'"--remap-path-prefix=$home=/cargo"
 
 rm -rf "$out"
 mkdir -p "$out"
@@ -21,8 +24,8 @@ mkdir -p "$out"
 "$cargo" build --release --locked --target-dir target/dist
 bash packaging/stage.sh target/dist/release/lanewatch
 
-"$tools/cargo-deb" deb --no-build --no-strip -o "$out/"
-"$tools/cargo-generate-rpm" generate-rpm -o "$out/"
+"$tools/cargo-deb" deb --no-build --no-strip ${MAINTAINER:+--maintainer "$MAINTAINER"} -o "$out/"
+"$tools/cargo-generate-rpm" generate-rpm ${MAINTAINER:+--set-metadata "vendor = '$MAINTAINER'"} -o "$out/"
 cp target/package/doc/lanewatch.cdx.json "$out/"
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 tarball() { # NAME FOLDER FILES

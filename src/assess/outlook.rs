@@ -248,7 +248,7 @@ pub fn summary(sights: &[Sight], missing: &[Arc<str>]) -> String {
         let remedy = sight.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (would change that: {remedy})"));
         parts.push(format!("{} {}: {}{remedy}", sight.seen.as_str(), sight.area, sight.text));
     }
-    parts.extend(missing.iter().map(|sentence| sentence.to_string()));
+    parts.extend(missing.iter().map(ToString::to_string));
     parts.join("; ")
 }
 

@@ -97,7 +97,9 @@ fn check_config(file: &Path, here: bool) -> Result<ExitCode, Failure> {
         settings::validate(file, &config)?;
         if here { named::check(file, &config)? } else { Vec::new() }
     };
-    remarks.iter().for_each(|remark| eprintln!("lanewatch: {remark}"));
+    for remark in remarks {
+        eprintln!("lanewatch: {remark}");
+    }
     print(format!("{}: ok\n", file.display()).as_bytes())
 }
 

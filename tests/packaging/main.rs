@@ -6,6 +6,7 @@
 mod common;
 
 mod chart;
+mod image;
 mod install;
 mod made;
 mod migration;
