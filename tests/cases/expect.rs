@@ -24,6 +24,9 @@ pub struct Expect {
     /// Series that must not be there.
     #[serde(default, rename = "no_sample")]
     pub no_samples: Vec<NoSample>,
+    /// Outputs of benchmarks, and what must be said of them after the last reading.
+    #[serde(default, rename = "output")]
+    pub outputs: Vec<Output>,
     /// The status after the last reading.
     pub status: Option<String>,
 }
@@ -80,6 +83,28 @@ pub struct NoSample {
     /// Labels that select them; they may have more.
     #[serde(default)]
     pub labels: BTreeMap<String, String>,
+}
+
+/// An output of perftest or iperf3 that lies beside the host, and what must be said of it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Output {
+    /// Its file.
+    pub file: String,
+    /// Outputs that are read with it: what several say together.
+    #[serde(default)]
+    pub beside: Vec<String>,
+    /// The device or port that it is held against; that of the name in it where it is not said.
+    pub device: Option<String>,
+    /// Fields of the answer and their values; `latency_seconds/typical` is a field within another.
+    #[serde(default)]
+    pub fields: BTreeMap<String, toml::Value>,
+    /// Fields that must have no value.
+    #[serde(default)]
+    pub absent: Vec<String>,
+    /// Parts of what is said, of this output or of all together.
+    #[serde(default)]
+    pub says: Vec<String>,
 }
 
 /// How far apart readings are where a case does not say.

@@ -3,9 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use serde_json::Value;
+
 use crate::case::{Case, Stage};
 use crate::common::exposition;
-use crate::expect;
+use crate::expect::{self, Output};
+use crate::output;
 
 /// A finding as the product gave it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,6 +39,9 @@ pub trait Replay {
     /// What is said at each of `stage.moments`: at `at` the reading is to be shown ([`Stage::show`]), at `judged` its
     /// report is taken; between them the poller goes on over the same tree.
     fn run(&self, stage: &Stage) -> Result<Vec<Reading>, String>;
+
+    /// What is said of an output of a benchmark, with the host as it is at the last reading.
+    fn read(&self, output: &Output, stage: &Stage) -> Result<Value, String>;
 }
 
 /// One expectation and what became of it.
@@ -53,6 +59,7 @@ enum Kind {
     NoFinding,
     Sample,
     NoSample,
+    Output,
     Status,
 }
 
@@ -68,14 +75,22 @@ pub struct Outcome {
 impl Outcome {
     /// Replays a case and compares.
     pub fn of(case: &Case, replay: &impl Replay) -> Self {
-        let readings = case.stage().and_then(|stage| {
+        let said = case.stage().and_then(|stage| {
             let readings = replay.run(&stage)?;
-            let missing = readings.len() != stage.moments.len();
-            if missing { Err(format!("{} of {} readings", readings.len(), stage.moments.len())) } else { Ok(readings) }
+            if readings.len() != stage.moments.len() {
+                return Err(format!("{} of {} readings", readings.len(), stage.moments.len()));
+            }
+            let outputs = case.expect.outputs.iter().map(|it| Ok((it, replay.read(it, &stage)?)));
+            Ok((readings, outputs.collect::<Result<Vec<_>, String>>()?))
         });
-        match readings {
-            Ok(readings) => {
-                Self { name: case.name.clone(), rows: compare(&case.expect, &readings), readings, error: None }
+        match said {
+            Ok((readings, outputs)) => {
+                let mut rows = compare(&case.expect, &readings);
+                for (it, said) in outputs {
+                    let of = |(expected, wrong)| Row { kind: Kind::Output, expected, wrong };
+                    rows.extend(output::compare(it, &said).into_iter().map(of));
+                }
+                Self { name: case.name.clone(), rows, readings, error: None }
             }
             Err(error) => Self { name: case.name.clone(), rows: Vec::new(), readings: Vec::new(), error: Some(error) },
         }
@@ -187,18 +202,19 @@ fn list<'a>(findings: impl Iterator<Item = &'a Finding>) -> String {
 /// reading, and each expectation that was not met with what was there instead. The last line sums up.
 pub fn table(outcomes: &[Outcome]) -> String {
     let width = outcomes.iter().map(|outcome| outcome.name.len()).max().unwrap_or(0).max(4);
-    let mut text = format!("{:width$}       finding  no finding  sample   no sample  status\n", "case");
+    let mut text = format!("{:width$}       finding  no finding  sample   no sample  output  status\n", "case");
     for outcome in outcomes {
         let verdict = if outcome.is_right() { "ok" } else { "WRONG" };
         let count = |kind| outcome.count(kind);
         let _ = writeln!(
             text,
-            "{:width$} {verdict:5} {:7}  {:10}  {:7}  {:9}  {}",
+            "{:width$} {verdict:5} {:7}  {:10}  {:7}  {:9}  {:6}  {}",
             outcome.name,
             count(Kind::Finding),
             count(Kind::NoFinding),
             count(Kind::Sample),
             count(Kind::NoSample),
+            count(Kind::Output),
             outcome.readings.last().map_or("-", |last| last.status.as_str()),
         );
         for (number, reading) in outcome.readings.iter().enumerate().filter(|(_, it)| !it.findings.is_empty()) {

@@ -19,7 +19,9 @@ use lanewatch::watch::{Engine, Poller, Report};
 
 use crate::case::Stage;
 use crate::common::{exposition, iplink};
+use crate::expect::Output;
 use crate::judge::{Finding, Reading, Replay};
+use crate::output;
 
 /// The interval of the poller.
 const STEP: Duration = Duration::from_secs(5);
@@ -53,6 +55,10 @@ impl Replay for Agent {
             readings.push(reading(&report)?);
         }
         Ok(readings)
+    }
+
+    fn read(&self, output: &Output, stage: &Stage) -> Result<serde_json::Value, String> {
+        output::read(output, &stage.host())
     }
 }
 

@@ -16,6 +16,9 @@ mod expect;
 #[path = "../cases/judge.rs"]
 #[allow(dead_code, reason = "of the cases' own tests")]
 mod judge;
+#[path = "../cases/output.rs"]
+#[allow(dead_code, reason = "of the cases' own tests")]
+mod output;
 #[path = "../cases/replay.rs"]
 #[allow(dead_code, reason = "of the cases' own tests")]
 mod replay;
