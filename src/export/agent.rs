@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use procfs::WithCurrentSystemInfo as _;
 
 use crate::bench::peers::words::Ending;
+use crate::export::web::Refused;
 
 /// What the agent is and how its configuration fared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct AgentState {
     pub reloaded: Option<SystemTime>,
     /// How the web configuration fared, where there is one.
     pub web: Option<WebState>,
+    /// Clients that got no encrypted connection; of interest where connections are encrypted.
+    pub refused: RefusedCounts,
     /// Requests of peers by how they ended, in the order of [`Ending::ALL`]; none where no servers are started for them.
     pub probe_requests: Option<[u64; Ending::ALL.len()]>,
 }
@@ -35,6 +38,9 @@ pub struct WebState {
     pub certificate_ends: Option<SystemTime>,
 }
 
+/// How many clients got no encrypted connection, in the order of [`Refused::ALL`].
+pub type RefusedCounts = [u64; Refused::ALL.len()];
+
 impl Default for AgentState {
     fn default() -> Self {
         Self {
@@ -43,6 +49,7 @@ impl Default for AgentState {
             reload_successful: true,
             reloaded: None,
             web: None,
+            refused: [0; Refused::ALL.len()],
             probe_requests: None,
         }
     }

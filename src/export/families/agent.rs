@@ -5,6 +5,7 @@ use crate::assess::outlook::outlook;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
+use crate::export::web::Refused;
 use crate::model::posture::Posture;
 use crate::model::reading::Reason;
 use crate::model::snapshot::CollectorState;
@@ -147,6 +148,21 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| {
             out.known(&[], content.agent.web.and_then(|web| web.certificate_ends).map(unix_seconds));
+        },
+    },
+    Family {
+        name: "lanewatch_web_refused_clients_total",
+        kind: Kind::Counter,
+        help: "Clients that got no encrypted connection since the agent's start, by why: most are certificates that the web \
+               configuration does not accept. Absent where connections are not encrypted.",
+        labels: &["reason"],
+        worst: "8",
+        since: FIRST,
+        write: |content, out| {
+            let encrypted = content.agent.web.is_some_and(|web| web.certificate_ends.is_some());
+            for (why, count) in Refused::ALL.iter().zip(content.agent.refused).filter(|_| encrypted) {
+                out.counter(&[why.as_str().into()], count);
+            }
         },
     },
 ];

@@ -12,7 +12,7 @@ use hyper::http::request::Parts;
 
 use super::app::{Answer, App, line};
 use super::connection::Client;
-use crate::export::web::{Verdict, Web};
+use crate::export::web::{Refused as Unencrypted, Verdict, Web};
 
 /// Wrong passwords are said in the log at the first and then at every so many.
 const SAID_EVERY: u64 = 100;
@@ -37,6 +37,15 @@ impl App {
             answer.headers_mut().insert(name.clone(), value.clone());
         }
         answer
+    }
+
+    /// Counts a client that got no encrypted connection.
+    pub(super) fn count_refused(&self, why: Unencrypted) {
+        self.change_agent(|agent| {
+            for (count, known) in agent.refused.iter_mut().zip(Unencrypted::ALL) {
+                *count += u64::from(known == why);
+            }
+        });
     }
 
     async fn refusal(&self, web: &Arc<Web>, peer: Option<IpAddr>, request: &Parts) -> Option<Answer> {

@@ -19,6 +19,7 @@ use super::app::App;
 use super::connection::{Activity, Client, Doing, asked_to_end, drive_within};
 use super::timed::Limits;
 use super::tls;
+use crate::export::web::Refused;
 
 /// How long requests at hand may take after the end was asked for.
 const GRACE: Duration = Duration::from_secs(3);
@@ -149,14 +150,17 @@ impl Connection {
             None => self.drive(stream, false).await,
             Some(tls) => {
                 let shaken = tokio::select! {
-                    shaken = timeout(self.limits.head, tls::accept(stream, tls, self.peer)) => shaken.ok().flatten(),
-                    () = asked_to_end(&mut self.ending) => None,
+                    shaken = timeout(self.limits.head, tls::accept(stream, tls, self.peer)) => shaken,
+                    () = asked_to_end(&mut self.ending) => return,
                 };
-                if let Some(stream) = shaken {
-                    // The time for the head of the first request begins now.
-                    self.activity.set(Doing::Head);
-                    let certified = verifies_clients && stream.get_ref().1.peer_certificates().is_some();
-                    self.drive(stream, certified).await;
+                match shaken.unwrap_or(Err(Refused::Other)) {
+                    Ok(stream) => {
+                        // The time for the head of the first request begins now.
+                        self.activity.set(Doing::Head);
+                        let certified = verifies_clients && stream.get_ref().1.peer_certificates().is_some();
+                        self.drive(stream, certified).await;
+                    }
+                    Err(why) => self.app.count_refused(why),
                 }
             }
         }

@@ -6,6 +6,7 @@ mod bucket;
 mod client;
 mod file;
 mod headers;
+mod refused;
 mod tls;
 mod users;
 
@@ -19,6 +20,7 @@ use rustls::ServerConfig;
 pub(super) use attempts::Attempts;
 pub use bucket::Bucket;
 pub use file::WebError;
+pub use refused::Refused;
 pub use users::{Users, Verdict};
 
 /// A web configuration in force.
