@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use super::perftest::can_be;
 use crate::model::units::BytesPerSecond;
 
 /// Longest document that is looked at, in bytes.
@@ -30,7 +31,7 @@ pub enum NoResult {
     #[error("it is no report of iperf3")]
     NotAReport,
     /// A value cannot be.
-    #[error("its bandwidth cannot be")]
+    #[error("iperf3's bandwidth cannot be: negative, zero, or beyond what any lane carries")]
     Impossible,
 }
 
@@ -49,7 +50,7 @@ pub fn from_json(text: &str) -> Result<Report, NoResult> {
     let rate = |name: &str| end.get(name)?.get("bits_per_second")?.as_f64();
     let received = rate("sum_received").or_else(|| rate("sum")).ok_or(NoResult::NotAReport)?;
     let reverse = rate("sum_received_bidir_reverse");
-    if [Some(received), reverse].into_iter().flatten().any(|rate| !rate.is_finite() || rate <= 0.0) {
+    if [Some(received), reverse].into_iter().flatten().any(|rate| !can_be(BytesPerSecond(rate / 8.0))) {
         return Err(NoResult::Impossible);
     }
     let sum = end.get("sum_sent").or_else(|| end.get("sum"));
@@ -59,6 +60,11 @@ pub fn from_json(text: &str) -> Result<Report, NoResult> {
         retransmits: sum.and_then(|sum| sum.get("retransmits")?.as_u64()),
         seconds: sum.and_then(|sum| sum.get("seconds")?.as_f64()).unwrap_or_default(),
     })
+}
+
+/// Whether an error that it says is that nobody answered.
+pub fn is_unreachable(said: &str) -> bool {
+    said.contains("unable to connect")
 }
 
 #[cfg(test)]
@@ -99,8 +105,10 @@ mod tests {
         for text in ["", "[]", "{", r#"{"end":{}}"#, r#"{"end":{"sum_received":{"bits_per_second":"fast"}}}"#] {
             assert_eq!(from_json(text), Err(NoResult::NotAReport), "{text}");
         }
-        let negative = r#"{"end":{"sum_received":{"bits_per_second":-1.0}}}"#;
-        assert_eq!(from_json(negative), Err(NoResult::Impossible));
+        for rate in ["-1.0", "0", "1e30"] {
+            let text = format!(r#"{{"end":{{"sum_received":{{"bits_per_second":{rate}}}}}}}"#);
+            assert_eq!(from_json(&text), Err(NoResult::Impossible), "{rate}");
+        }
     }
 
     proptest! {

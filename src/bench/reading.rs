@@ -104,7 +104,9 @@ pub fn read(text: &str, unit: Unit) -> Output {
     if !table.has_values() {
         let nothing = |why: String| Output { said: Said::Nothing(why), report: perftest::Report::default() };
         if table.impossible {
-            return nothing("it has a value that cannot be".to_owned());
+            return nothing(
+                "it has a value that cannot be: negative, no number, or beyond what any lane carries".to_owned(),
+            );
         }
         table = match (iperf::from_json(text), from_json(text, unit)) {
             (Ok(report), _) => {
@@ -113,11 +115,32 @@ pub fn read(text: &str, unit: Unit) -> Output {
                 return Output { said: Said::Bandwidth { way, value }, report: perftest::Report::default() };
             }
             (_, Ok(report)) => report,
-            (Err(iperf::NoResult::Said(said)), _) => return nothing(format!("iperf3 says: {said}")),
+            (Err(iperf::NoResult::Said(said)), _) if iperf::is_unreachable(&said) => {
+                let said = Said::Failed(Failure::TcpSetup, format!("iperf3: {said}"));
+                return Output { said, report: perftest::Report::default() };
+            }
+            (Err(error @ (iperf::NoResult::Said(_) | iperf::NoResult::Impossible)), _) => {
+                return nothing(error.to_string());
+            }
+            (_, Err(perftest::NotAReport::NoResult)) => return nothing(no_result(text, &table)),
             (_, Err(error)) => return nothing(error.to_string()),
         };
     }
     Output { said: value(&table), report: table }
+}
+
+/// Why nothing was found in a text.
+fn no_result(text: &str, table: &perftest::Report) -> String {
+    if text.trim().is_empty() {
+        return "it is empty".to_owned();
+    }
+    if let Some(test) = &table.test {
+        return format!("{test} was begun, and no result follows");
+    }
+    if text.contains("[ ID] Interval") {
+        return "it looks like the text of iperf3, which has no fixed form: run it with --json".to_owned();
+    }
+    "it is no output of perftest (text or JSON) and no JSON of iperf3".to_owned()
 }
 
 fn value(report: &perftest::Report) -> Said {
@@ -335,10 +358,21 @@ mod tests {
         let read = |text: &str| read(text, Unit::GigabitsPerSecond).said;
         let failed = read("Couldn't connect to 198.51.100.7:18599\n");
         assert!(matches!(failed, Said::Failed(Failure::TcpSetup, _)));
-        assert!(
-            matches!(read("{\"error\": \"unable to connect\"}"), Said::Nothing(text) if text.contains("iperf3 says"))
-        );
-        assert!(matches!(read("hello"), Said::Nothing(_)));
+        let iperf = |said: &str| read(&format!("{{\"error\": \"{said}\"}}"));
+        assert!(matches!(iperf("unable to connect to server: No route to host"), Said::Failed(Failure::TcpSetup, _)));
+        assert!(matches!(iperf("the server is busy"), Said::Nothing(text) if text.contains("iperf3 says")));
+        for (text, part) in [
+            ("", "it is empty"),
+            (" \n", "it is empty"),
+            ("hello", "it is no output of perftest (text or JSON) and no JSON of iperf3"),
+            ("[ ID] Interval           Transfer     Bitrate\n", "run it with --json"),
+            ("                    RDMA_Write BW Test\n Device : mlx5_3\n", "RDMA_Write BW was begun, and no result"),
+            ("{\"end\":{\"sum_received\":{\"bits_per_second\":1e30}}}", "cannot be"),
+            ("{\"results\": {\"BW_average\": 1e30}}", "cannot be"),
+            (" #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 8 9 1e30 1e30 1\n", "cannot be"),
+        ] {
+            assert!(matches!(read(text), Said::Nothing(why) if why.contains(part)), "{text}");
+        }
         let latency = read("{\nresults: {\nMsgSize: 2,\nt_typical: 2.00,\nt_avg: 2.5,\n},\n}\n");
         assert!(matches!(latency, Said::Latency(value) if (value - 2e-6).abs() < 1e-12));
     }

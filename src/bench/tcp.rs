@@ -5,7 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use super::child::{Child, Ended, Invocation};
-use super::iperf::{NoResult, from_json};
+use super::iperf::{NoResult, from_json, is_unreachable};
 use super::rdma::{Patience, PeerServer};
 use super::tools::Tools;
 use crate::host::netlink::routing::lookup;
@@ -79,7 +79,7 @@ fn classify(ended: &Ended) -> Attempt {
             let measured = Measured { bandwidth: vec![(direction, sum)], latency: Vec::new() };
             Attempt::Measured(measured, report.retransmits)
         }
-        Err(NoResult::Said(text)) if text.contains("unable to connect") => {
+        Err(NoResult::Said(text)) if is_unreachable(&text) => {
             Attempt::Failed(Failure::TcpSetup, format!("iperf3: {text}"))
         }
         Err(error @ NoResult::Impossible) => Attempt::Inconclusive("impossible_value", error.to_string()),

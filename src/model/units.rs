@@ -40,9 +40,13 @@ impl std::iter::Sum for BytesPerSecond {
 }
 
 impl fmt::Display for BytesPerSecond {
-    /// Gigabits per second, with one decimal where there is one: `63.0 Gb/s`, `200 Gb/s`.
+    /// Gigabits per second, with one decimal where there is one: `63.0 Gb/s`, `200 Gb/s`; what is less than a tenth
+    /// in megabits, so that it is not shown as nothing.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let gbits = self.gbits();
+        if gbits > 0.0 && gbits < 0.1 {
+            return write!(f, "{:.1} Mb/s", gbits * 1e3);
+        }
         if (gbits - gbits.round()).abs() < 1e-9 { write!(f, "{gbits:.0} Gb/s") } else { write!(f, "{gbits:.1} Gb/s") }
     }
 }
@@ -135,6 +139,8 @@ mod tests {
     fn texts_people_read() {
         assert_eq!(link_bandwidth(TransfersPerSecond::from_mega(8_000), Lanes(8)).to_string(), "63.0 Gb/s");
         assert_eq!(BytesPerSecond::from_gbits(200.0).to_string(), "200 Gb/s");
+        assert_eq!(BytesPerSecond::from_gbits(0.04).to_string(), "40.0 Mb/s");
+        assert_eq!(BytesPerSecond(0.0).to_string(), "0 Gb/s");
         assert_eq!(TransfersPerSecond::from_mega(2_500).to_string(), "2.5 GT/s");
         assert_eq!(TransfersPerSecond::from_mega(16_000).to_string(), "16 GT/s");
     }

@@ -21,7 +21,7 @@ pub enum NotAReport {
         /// What it is instead.
         value: String,
     },
-    /// A result cannot be: it is negative, or zero.
+    /// A result cannot be: it is negative, zero, or beyond physics.
     #[error("{key} is {value}, which cannot be")]
     Impossible {
         /// Which.
@@ -95,10 +95,15 @@ pub fn from_json(text: &str, unit: Unit) -> Result<Report, NotAReport> {
         report.add_latency(size, iterations, &times);
     }
     if report.impossible {
-        let key = if average.is_some() { name } else { "a time" };
-        return Err(NotAReport::Impossible { key: key.to_owned(), value: word(name).unwrap_or_default().to_owned() });
+        let time = TIMES.iter().map(|(key, _)| *key).find(|key| word(key).is_some_and(|word| !is_time(word)));
+        let key = time.filter(|_| report.bandwidth.is_empty() == average.is_none()).unwrap_or(name);
+        return Err(NotAReport::Impossible { key: key.to_owned(), value: word(key).unwrap_or_default().to_owned() });
     }
     if report.has_values() { Ok(report) } else { Err(NotAReport::NoResult) }
+}
+
+fn is_time(word: &str) -> bool {
+    word.parse().is_ok_and(|micros: f64| super::TIMES.contains(&micros))
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and within bounds")]

@@ -13,8 +13,21 @@ pub use status::Completion;
 pub use text::from_text;
 pub use trouble::Trouble;
 
+use std::ops::RangeInclusive;
+
 use crate::model::probe::Statistic;
 use crate::model::units::BytesPerSecond;
+
+/// More than any port or slot that is made carries, both ways together: 10 Tb/s.
+const MOST: BytesPerSecond = BytesPerSecond(1.25e12);
+
+/// Times of a message that can be, in microseconds: from a nanosecond to an hour.
+const TIMES: RangeInclusive<f64> = 1e-3..=3.6e9;
+
+/// Whether there is a lane that could carry so much.
+pub fn can_be(rate: BytesPerSecond) -> bool {
+    rate.0 > 0.0 && rate.0 <= MOST.0
+}
 
 /// What a column of bandwidth is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +115,7 @@ pub struct Report {
     pub bandwidth: Vec<BandwidthRow>,
     /// Rows of latency.
     pub latency: Vec<LatencyRow>,
-    /// Whether a value was left out because it cannot be: negative, or no number.
+    /// Whether a value was left out because it cannot be: negative, no number, or beyond physics.
     pub impossible: bool,
     /// What went wrong.
     pub trouble: Option<Trouble>,
@@ -128,7 +141,13 @@ impl Report {
 
     /// Takes a row of bandwidth, unless there is one of its size: both ends of a loop may speak into one stream.
     fn add_bandwidth(&mut self, row: BandwidthRow) {
-        if !(row.average.0.is_finite() && row.average.0 > 0.0) {
+        let row = BandwidthRow {
+            peak: row.peak.filter(|peak| can_be(*peak)),
+            messages: row.messages.filter(|messages| (0.0..=MOST.0).contains(messages)),
+            cpu: row.cpu.filter(|cpu| cpu.is_finite() && *cpu >= 0.0),
+            ..row
+        };
+        if !can_be(row.average) {
             self.impossible = true;
         } else if !self.bandwidth.iter().any(|known| known.size == row.size) {
             self.bandwidth.push(row);
@@ -137,7 +156,7 @@ impl Report {
 
     /// Takes a row of latency in microseconds, unless there is one of its size.
     fn add_latency(&mut self, size: Option<u64>, iterations: Option<u64>, micros: &[(Statistic, f64)]) {
-        if micros.is_empty() || micros.iter().any(|(_, value)| !value.is_finite() || *value <= 0.0) {
+        if micros.is_empty() || micros.iter().any(|(_, value)| !TIMES.contains(value)) {
             self.impossible = true;
         } else if !self.latency.iter().any(|known| known.size == size) {
             let values = micros.iter().map(|(statistic, value)| (*statistic, value * 1e-6)).collect();

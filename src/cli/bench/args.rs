@@ -35,7 +35,7 @@ pub struct Bench {
     /// Run even where it disturbs somebody; never beside another probe
     #[arg(long)]
     pub force: bool,
-    /// Run nothing: read what perftest (text, JSON) or iperf3 (JSON) printed; may be given more than once
+    /// Run nothing: read what perftest (text, JSON) or iperf3 (JSON) printed, - is standard input; may be given more than once
     #[arg(long, value_name = "FILE")]
     pub read: Vec<PathBuf>,
     /// Form of the answer

@@ -1,11 +1,11 @@
 //! `lanewatch bench --read`: what somebody else's benchmark said, beside what a lane of this host carries.
 
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
-
-use anyhow::Context as _;
 
 use super::{Flags, LIMIT, wanted};
 use crate::bench::perftest::Unit;
@@ -17,7 +17,6 @@ use crate::cli::look::look;
 use crate::cli::print;
 use crate::cli::settings::Settings;
 use crate::export::json::reading::{self as json, Item};
-use crate::host::fs::read_regular;
 use crate::model::check::Check;
 use crate::model::finding::Subject;
 use crate::model::ids::PortKey;
@@ -31,6 +30,9 @@ const LONGEST: u64 = 4 << 20;
 
 /// Reads outputs of benchmarks, and says what they say alone and together.
 pub(super) fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
+    if flags.read.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+        return Err(Failure::Usage("--read -: standard input can be read once".to_owned()));
+    }
     let outputs: Vec<(&PathBuf, Output)> = flags.read.iter().map(one).collect::<Result<_, _>>()?;
     let report = match &flags.device {
         Some(_) => Some(look(settings, Duration::ZERO, LIMIT)?),
@@ -53,7 +55,7 @@ pub(super) fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failur
     for (path, output) in outputs {
         let target = target(&output);
         let (port, ceiling) = target.map_or((None, None), |target| (Some(target.port), target.ceiling));
-        let mut item = Item { file: path.display().to_string(), output, port, ceiling, summary: String::new() };
+        let mut item = Item { file: called(path), output, port, ceiling, summary: String::new() };
         item.summary = summary(&item, report.as_deref(), flags.device.is_none());
         items.push(item);
     }
@@ -74,9 +76,38 @@ fn one(path: &PathBuf) -> Result<(&PathBuf, Output), Failure> {
     Ok((path, read(&contents(path)?, Unit::MebibytesPerSecond)))
 }
 
+/// The text of a file, of a pipe (`<(ib_write_bw …)`), or of standard input.
 fn contents(path: &Path) -> Result<String, Failure> {
-    let bytes = read_regular(path, LONGEST).with_context(|| format!("cannot read {}", path.display()))?;
+    let read = if path == Path::new("-") { whole(std::io::stdin().lock()) } else { File::open(path).and_then(whole) };
+    read.map_err(|error| {
+        let why = match error.kind() {
+            io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+            io::ErrorKind::NotFound => "there is no such file".to_owned(),
+            io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            _ => error.to_string(),
+        };
+        Failure::Usage(format!("--read {}: {why}", path.display()))
+    })
+}
+
+fn whole(from: impl io::Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    from.take(LONGEST + 1).read_to_end(&mut bytes)?;
+    if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "it is longer than 4 MiB, and no output of a benchmark",
+        ));
+    }
+    if bytes.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no text"));
+    }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// What a file is called.
+fn called(path: &Path) -> String {
+    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
 }
 
 /// The first port of a device of this host: perftest takes that one, too, where it is not told.
