@@ -184,6 +184,7 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ("[policy.hold]\nport_down = \"1y\"\n", ": policy.hold.port_down: \"1y\" is not a time from 0s to 7d"),
         ("[policy.threshold]\nsettle = \"2d\"\n", ": policy.threshold.settle: \"2d\" is not a time from 0s to 1d"),
         ("[path]\nsysfs = \"/nowhere\"\n", ": path.sysfs: /nowhere is not a directory"),
+        ("[probe]\npatience = \"1h\"\n", ": probe.patience: \"1h\" is not a time from 1s to 10m"),
         ("[probe]\nsize = 0\n", ": probe.size: 0 is not from 1 to 1073741824"),
         (
             "[probe]\nprobes = [\"rdma_peer\"]\n",

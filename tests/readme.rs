@@ -122,6 +122,8 @@ fn the_configuration_is_accepted_and_complete() {
         ("[storage]", ""),
         ("[policy]", ""),
         ("[probe]", ""),
+        ("[probe.peers]", ""),
+        ("[probe.peers.tls]", ""),
         ("[[policy.port]]", "match = \"x\"\n"),
         ("[[policy.link]]", "match = \"x\"\n"),
         ("[[policy.exception]]", "match = \"x\"\nreason = \"x\"\n"),

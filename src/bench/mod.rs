@@ -13,6 +13,7 @@ pub mod rdma;
 pub mod reading;
 pub mod schedule;
 pub mod scheduler;
+pub mod station;
 pub mod target;
 pub mod tcp;
 pub mod tools;

@@ -66,13 +66,22 @@ pub struct Plan {
 pub struct Patience {
     /// A server, until it listens.
     pub listen: Duration,
+    /// A client, until it comes to the server that was started for it.
+    pub come: Duration,
     /// A program, beyond the time that it measures.
     pub beyond: Duration,
 }
 
+impl Patience {
+    /// All of it, in proportion to what a program may take beyond the time that it measures.
+    pub fn of(beyond: Duration) -> Self {
+        Self { listen: beyond / 6, come: beyond / 3, beyond }
+    }
+}
+
 impl Default for Patience {
     fn default() -> Self {
-        Self { listen: Duration::from_secs(5), beyond: Duration::from_secs(30) }
+        Self::of(Duration::from_secs(30))
     }
 }
 

@@ -1,24 +1,21 @@
 //! Runs probes by schedule, one at a time, where the guard lets them.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
-use regex_lite::Regex;
-
 use super::child::is_stopped;
-use super::guard::{self, Rules};
+use super::guard;
 use super::lock::HostLock;
 use super::peers::pairing::Meeting;
 use super::peers::party::Party;
-use super::probe::{Bench, Tuning, own};
+use super::probe::own;
 use super::rdma::Peer;
 use super::schedule::Schedule;
+use super::station::Station;
 use super::tools::Tools;
-use crate::host::netlink::socket::route;
-use crate::model::ids::{DeviceName, PortKey};
+use crate::model::ids::PortKey;
 use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 use crate::model::time::Stamp;
 use crate::model::vfmap::Trust;
@@ -33,16 +30,8 @@ const AROUND: Duration = Duration::from_secs(3);
 pub struct Program {
     /// Which probes.
     pub probes: Vec<Probe>,
-    /// Which devices; all when there is none.
-    pub devices: Option<Regex>,
-    /// How to measure.
-    pub tuning: Tuning,
-    /// When not to.
-    pub rules: Rules,
-    /// The host's lock.
-    pub lock: PathBuf,
-    /// The host's `/sys`.
-    pub sysfs: PathBuf,
+    /// What with.
+    pub station: Station,
 }
 
 /// Runs probes.
@@ -109,7 +98,7 @@ impl Scheduler {
 
     /// Measures with the host that is this one's partner: one port, another one in the next round.
     fn meet(&mut self, report: &Report, party: &Party, meeting: &Meeting) {
-        let ports: Vec<PortKey> = active_ports(report, self.program.devices.as_ref());
+        let ports: Vec<PortKey> = self.program.station.ports(report);
         let Some(rail) = usize::try_from(meeting.round).ok().and_then(|round| round.checked_rem(ports.len())) else {
             return;
         };
@@ -144,12 +133,8 @@ impl Scheduler {
     }
 
     fn keys(&self, report: &Report) -> Vec<ProbeKey> {
-        let Program { probes, devices, .. } = &self.program;
-        let named = |key: &ProbeKey| {
-            let device = key.device().map(DeviceName::as_str);
-            devices.as_ref().is_none_or(|devices| device.is_none_or(|device| devices.is_match(device)))
-        };
-        own(report).into_iter().filter(|key| probes.contains(&key.probe) && named(key)).collect()
+        let Program { probes, station } = &self.program;
+        own(report).into_iter().filter(|key| probes.contains(&key.probe) && station.has(key)).collect()
     }
 
     fn guarded(&self, report: &Report, key: &ProbeKey) -> Run {
@@ -161,7 +146,7 @@ impl Scheduler {
 
     /// Whether budget and guard let a probe run.
     fn may_run(&self, report: &Report, key: &ProbeKey) -> Result<(), guard::Refusal> {
-        let Program { tuning, rules, .. } = &self.program;
+        let Station { tuning, rules, .. } = &self.program.station;
         let takes = if key.probe == Probe::Memory { AROUND } else { tuning.duration + AROUND };
         if !self.schedule.affords(report.probes.get(key), takes, self.clock.now().wall) {
             return Err((SkipReason::Budget, "the budget of the day is used up".to_owned()));
@@ -173,7 +158,7 @@ impl Scheduler {
     /// Runs a probe under the lock of the host.
     fn locked(&self, report: &Report, key: &ProbeKey, peer: Option<&dyn Peer>) -> Run {
         let now = self.clock.now().wall;
-        let Program { tuning, lock, sysfs, .. } = &self.program;
+        let (station, lock) = (&self.program.station, &self.program.station.lock);
         let locked = |text: &str| Run::skipped(key, now, SkipReason::Locked, text);
         let _lock = match HostLock::take(lock) {
             Ok(Some(lock)) => lock,
@@ -181,24 +166,8 @@ impl Scheduler {
             Err(error) => return locked(&format!("{} cannot be locked: {error}", lock.display())),
         };
         let clock = Arc::clone(&self.clock);
-        let connect = route();
-        let bench = Bench {
-            report,
-            sysfs,
-            tools: &self.tools,
-            tuning,
-            route: Some(&connect),
-            progress: &|_| {},
-            now: &move || clock.now().wall,
-        };
-        bench.run(key, peer)
+        station.run(report, &self.tools, key, peer, &|_| {}, &move || clock.now().wall)
     }
-}
-
-/// The active ports of chosen devices, in the order of their names; VFs share their PF's lane.
-pub fn active_ports(report: &Report, devices: Option<&Regex>) -> Vec<PortKey> {
-    let chosen = |port: &PortKey| devices.is_none_or(|devices| devices.is_match(port.device.as_str()));
-    own(report).into_iter().filter_map(|key| key.port).filter(chosen).collect()
 }
 
 /// Whether a port's function was moved, and nothing shows that it works since: a loop that moves data would.

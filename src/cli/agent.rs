@@ -87,14 +87,7 @@ fn scheduler(settings: &Settings, poller: &Poller, party: Option<Arc<Party>>) ->
     }
     let uname = rustix::system::uname();
     let schedule = Schedule::new(probe.interval, probe.budget, &uname.nodename().to_string_lossy());
-    let program = Program {
-        probes: probe.probes.clone(),
-        devices: probe.devices.clone(),
-        tuning: probe.tuning.clone(),
-        rules: probe.rules.clone(),
-        lock: probe.lock.clone(),
-        sysfs: settings.paths.1.clone(),
-    };
+    let program = Program { probes: probe.probes.clone(), station: settings.station() };
     let scheduler = Scheduler::new(poller.handle(), Arc::new(SystemClock), program, schedule, Tools::new());
     Some(scheduler.with_party(party))
 }

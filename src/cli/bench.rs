@@ -22,13 +22,13 @@ use crate::bench::child::{is_stopped, stop_all};
 use crate::bench::guard::{self, Rules};
 use crate::bench::lock::HostLock;
 use crate::bench::peers::caller::Caller;
-use crate::bench::probe::{Bench, Tuning, own};
-use crate::bench::scheduler::active_ports;
+use crate::bench::probe::{Tuning, own};
+use crate::bench::rdma::Peer;
+use crate::bench::station::Station;
 use crate::bench::tcp;
 use crate::bench::tools::Tools;
 use crate::export::json::bench as json;
 use crate::export::text::bench as text;
-use crate::host::netlink::socket::route;
 use crate::model::ids::PortKey;
 use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 use crate::watch::Report;
@@ -67,9 +67,8 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         return Err(anyhow::anyhow!("another probe runs on this host ({} is locked)", place.display()).into());
     };
     stop_when_asked()?;
-    let tuning = tuning(settings, flags);
-    let rules = settings.probe.rules.clone();
-    let runs: Vec<Run> = keys.iter().map(|key| one(settings, &report, &tools, &tuning, &rules, flags, key)).collect();
+    let station = Station { tuning: tuning(settings, flags), ..settings.station() };
+    let runs: Vec<Run> = keys.iter().map(|key| one(settings, &station, &report, &tools, flags, key)).collect();
     let out = match flags.format {
         VfFormat::Text => text::runs(&report, &runs),
         VfFormat::Json => {
@@ -136,44 +135,26 @@ fn wanted(report: &Report, flags: &Flags) -> Result<Vec<ProbeKey>, Failure> {
     Ok(named)
 }
 
-fn one(
-    settings: &Settings,
-    report: &Report,
-    tools: &Tools,
-    tuning: &Tuning,
-    rules: &Rules,
-    flags: &Flags,
-    key: &ProbeKey,
-) -> Run {
-    let refused = if flags.force { Ok(()) } else { refuse(report, tools, rules, key) };
+fn one(settings: &Settings, station: &Station, report: &Report, tools: &Tools, flags: &Flags, key: &ProbeKey) -> Run {
+    let refused = if flags.force { Ok(()) } else { refuse(report, tools, &station.rules, key) };
     if let Err((reason, text)) = refused {
         let text = format!("{text} (--force runs it nevertheless)");
         return Run::skipped(key, SystemTime::now(), reason, &text);
     }
-    let bar = bar(tuning);
+    let bar = bar(&station.tuning);
     let name = key.to_string();
     let progress = |step: &str| bar.set_message(format!("{name}: {step}"));
     progress("");
-    let connect = route();
-    let bench = Bench {
-        report,
-        sysfs: &settings.paths.1,
-        tools,
-        tuning,
-        route: Some(&connect),
-        progress: &progress,
+    let peers = &settings.probe.peers;
+    let caller = flags.peer.as_ref().map(|to| Caller {
+        transport: &peers.post,
+        key: peers.key.as_deref(),
+        to: Arc::from(to.as_str()),
+        rail: station.rail(report, key.port.as_ref()),
         now: &SystemTime::now,
-    };
-    let run = match &flags.peer {
-        None => bench.run(key, None),
-        Some(to) => {
-            let (rails, peers) = (active_ports(report, settings.probe.devices.as_ref()), &settings.probe.peers);
-            let rail = rails.iter().position(|port| Some(port) == key.port.as_ref()).unwrap_or(0);
-            let rail = u32::try_from(rail).unwrap_or(0);
-            let (transport, key_file, now) = (&peers.post, peers.key.as_deref(), SystemTime::now);
-            bench.run(key, Some(&Caller { transport, key: key_file, to: Arc::from(to.as_str()), rail, now: &now }))
-        }
-    };
+    });
+    let peer = caller.as_ref().map(|caller| caller as &dyn Peer);
+    let run = station.run(report, tools, key, peer, &progress, &SystemTime::now);
     bar.finish_and_clear();
     run
 }

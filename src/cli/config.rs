@@ -121,6 +121,8 @@ pub struct Probe {
     pub queue_pairs: Option<u32>,
     /// How long bandwidth is measured.
     pub duration: Option<String>,
+    /// How long a program may take beyond the time that it measures.
+    pub patience: Option<String>,
     /// Whether both directions at once are measured too.
     pub both: Option<bool>,
     /// GID index on Ethernet.

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::config::{ConfigError, Peers as Table};
 use super::settings::Settings;
@@ -13,7 +13,8 @@ use crate::bench::peers::key::Key;
 use crate::bench::peers::list;
 use crate::bench::peers::party::Party;
 use crate::bench::peers::request::MOST_SECONDS;
-use crate::bench::peers::servers::{Servers, Setup};
+use crate::bench::peers::servers::Servers;
+use crate::bench::rdma::Patience;
 use crate::bench::tools::Tools;
 use crate::export::http::App;
 use crate::fleet::post::Post;
@@ -41,11 +42,21 @@ pub struct PeersSettings {
     pub post: Post,
 }
 
-/// Reads the table. `probes`: which ones run. `duration`: how long bandwidth is measured.
+/// What a peer may take to answer beside the start of its server: its lock, its job scheduler, the way there.
+const AROUND: Duration = Duration::from_secs(15);
+
+/// Reads the table. `probes`: which ones run. `duration`: how long bandwidth is measured. `patience`: how long the rest
+/// may take.
 ///
 /// # Errors
 /// The first value that is not allowed, with its key and what is.
-pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -> Result<PeersSettings, ConfigError> {
+pub fn peers(
+    file: &Path,
+    table: &Table,
+    probes: &[Probe],
+    duration: Duration,
+    patience: Patience,
+) -> Result<PeersSettings, ConfigError> {
     let read = Reader::new(file, "probe.");
     let between = probes.iter().find(|probe| matches!(probe, Probe::RdmaPeer | Probe::TcpPeer));
     if let Some(probe) = between.filter(|_| table.list.is_none()) {
@@ -104,7 +115,7 @@ pub fn peers(file: &Path, table: &Table, probes: &[Probe], duration: Duration) -
         key: table.key_file.clone(),
         slot: slot.unwrap_or(Duration::from_secs(2 * 60 * 60)),
         concurrency,
-        post: Post { tls },
+        post: Post { patience: AROUND + patience.listen, tls },
     })
 }
 
@@ -151,16 +162,8 @@ impl AtWork {
         let trust = peers.key.clone().map_or(Trust::Certificate, Trust::Key);
         let by_certificate = peers.serve && trust == Trust::Certificate;
         let servers = peers.serve.then(|| {
-            let setup = Setup {
-                devices: probe.devices.clone(),
-                rules: probe.rules.clone(),
-                lock: probe.lock.clone(),
-                sysfs: settings.paths.1.clone(),
-                gid_index: probe.tuning.gid_index,
-                patience: probe.tuning.patience,
-            };
-            let gate = Gate::new(trust, peers.names.clone());
-            Arc::new(Servers::new(handle.clone(), Arc::new(SystemClock), setup, Tools::new(), gate))
+            let gate = Gate::new(trust, peers.names.clone(), SystemTime::now());
+            Arc::new(Servers::new(handle.clone(), Arc::new(SystemClock), settings.station(), Tools::new(), gate))
         });
         let party = peers.list.clone().filter(|_| measures).map(|list| {
             let post = Box::new(peers.post.clone());

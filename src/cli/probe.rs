@@ -11,6 +11,7 @@ use super::value::Reader;
 use crate::bench::guard::Rules;
 use crate::bench::lock::HostLock;
 use crate::bench::probe::Tuning;
+use crate::bench::rdma::Patience;
 use crate::model::probe::Probe;
 
 /// The highest index of a GID: verbs have eight bits for it.
@@ -64,13 +65,15 @@ pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
         return Err(read.is_not("duration", text, duration));
     }
     let measured = measured.unwrap_or(usual.duration);
+    let beyond = read.time("patience", table.patience.as_deref(), second..=600 * second, "a time from 1s to 10m")?;
+    let patience = beyond.map_or(usual.patience, Patience::of);
     let hours = Duration::from_secs(6 * 60 * 60);
     let interval = "a time from 1m to 30d, such as 6h";
     let interval = read.time("interval", table.interval.as_deref(), 60 * second..=120 * hours, interval)?;
     if table.busy_command.first().is_some_and(String::is_empty) {
         return Err(read.is_not("busy-command", "", "a program and its arguments"));
     }
-    let peers = peers(file, &table.peers, &probes, measured)?;
+    let peers = peers(file, &table.peers, &probes, measured, patience)?;
     Ok(ProbeSettings {
         peers,
         enabled: table.enabled.unwrap_or(false),
@@ -85,7 +88,7 @@ pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
             duration: measured,
             both: table.both.unwrap_or(usual.both),
             gid_index: read.number("gid-index", table.gid_index, 0..=HIGHEST_GID)?,
-            patience: usual.patience,
+            patience,
         },
         lock: table.lock.clone().unwrap_or_else(HostLock::place),
         rules: Rules {

@@ -11,6 +11,7 @@ use super::policy::policy;
 use super::probe::{ProbeSettings, probe};
 use super::qid_map::layout;
 use super::value::Reader;
+use crate::bench::station::Station;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
@@ -123,6 +124,12 @@ impl Settings {
             route: live.then(route),
             live,
         }
+    }
+
+    /// How this host measures.
+    pub fn station(&self) -> Station {
+        let ProbeSettings { devices, tuning, rules, lock, .. } = self.probe.clone();
+        Station { devices, tuning, rules, lock, sysfs: self.paths.1.clone() }
     }
 
     /// What collectors are made with.

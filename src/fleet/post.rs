@@ -16,14 +16,14 @@ use super::tls::{self, TlsFiles};
 use crate::bench::peers::caller::{Reply, Transport};
 use crate::bench::peers::request::{LONGEST, PATH, SIGNATURE};
 
-/// How long a host may take to answer: it asks its job scheduler, and starts a program.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long it may take to be reached.
 const CONNECT: Duration = Duration::from_secs(5);
 
 /// Posts requests, one at a time and each over a connection of its own: they are far between.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Post {
+    /// How long a host may take to answer: it asks its job scheduler, and starts a program.
+    pub patience: Duration,
     /// TLS; none: connections are not encrypted. Its files are read for each request.
     pub tls: Option<TlsFiles>,
 }
@@ -33,8 +33,8 @@ impl Transport for Post {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let exchange = async {
-            let answer = tokio::time::timeout(PATIENCE, self.exchange(to, headers, body)).await;
-            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", PATIENCE.as_secs())))
+            let answer = tokio::time::timeout(self.patience, self.exchange(to, headers, body)).await;
+            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", self.patience.as_secs())))
         };
         runtime.block_on(exchange)
     }

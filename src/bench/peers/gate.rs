@@ -63,14 +63,16 @@ pub struct Gate {
     trust: Trust,
     /// Names of this host.
     names: Vec<String>,
+    /// When it began to remember nonces, in milliseconds since 1970.
+    since: u64,
     /// Nonces that were used, and when they may be forgotten, in milliseconds since 1970.
     used: Mutex<HashMap<String, u64>>,
 }
 
 impl Gate {
-    /// One for a host of these names.
-    pub fn new(trust: Trust, names: Vec<String>) -> Self {
-        Self { trust, names, used: Mutex::default() }
+    /// One for a host of these names, that begins now.
+    pub fn new(trust: Trust, names: Vec<String>, now: SystemTime) -> Self {
+        Self { trust, names, since: millis(now), used: Mutex::default() }
     }
 
     /// Judges a request. The key comes back that it was signed with, to sign the answer with. The key file is read each
@@ -115,6 +117,10 @@ impl Gate {
         let clock = millis(now);
         if clock.abs_diff(*time) > millis_of(WINDOW) {
             return Err(Refusal::new(Ending::ClockSkew, "it was signed at another time"));
+        }
+        if *time < self.since {
+            let text = "it was signed before this agent started, which does not know whether it came before";
+            return Err(Refusal::new(Ending::Replayed, text));
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, until| *until >= clock);
@@ -176,7 +182,7 @@ mod tests {
         let path = directory.path().join("key");
         std::fs::write(&path, SECRET).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        Scene { gate: Gate::new(Trust::Key(path), vec!["node18".to_owned()]), _directory: directory }
+        Scene { gate: Gate::new(Trust::Key(path), vec!["node18".to_owned()], at(NOW - 40_000)), _directory: directory }
     }
 
     fn at(millis: u64) -> SystemTime {
@@ -210,6 +216,8 @@ mod tests {
         assert_eq!(scene.says(&request, NOW + 30_000), Some(Ending::Replayed), "while its time would do");
         assert_eq!(scene.says(&request, NOW + 30_001), Some(Ending::ClockSkew), "and then its time will not");
         assert_eq!(scene.says(&signed("node18:10015", NOW, 2, b"{}"), NOW), None);
+        let old = signed("node18:10015", NOW - 40_001, 3, b"{}");
+        assert_eq!(scene.says(&old, NOW - 20_000), Some(Ending::Replayed), "before a restart it may have come already");
     }
 
     #[test]
@@ -227,7 +235,7 @@ mod tests {
         assert_eq!(scene.says(&Credentials::default(), NOW), Some(Ending::Unsigned));
         let certified = Credentials { certified: true, ..Credentials::default() };
         assert_eq!(scene.says(&certified, NOW), Some(Ending::Unsigned), "a certificate does not stand for a key");
-        let gate = Gate::new(Trust::Certificate, Vec::new());
+        let gate = Gate::new(Trust::Certificate, Vec::new(), at(NOW));
         assert!(gate.judge(&certified, b"{}", at(NOW)).is_ok_and(|key| key.is_none()));
         let refused = gate.judge(&signed("node18:10015", NOW, 7, b"{}"), b"{}", at(NOW)).unwrap_err();
         assert_eq!(refused.ending, Ending::Unsigned);

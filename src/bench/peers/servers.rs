@@ -1,22 +1,18 @@
 //! Starts servers for peers: one at a time, where nothing is disturbed, and never for long.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-use regex_lite::Regex;
 
 use super::gate::{Credentials, Gate, Refusal, millis};
 use super::key::Key;
 use super::request::{Lane, Refused, Request, Started};
 use super::words::Ending;
 use crate::bench::child::is_stopped;
-use crate::bench::guard::{self, Rules};
+use crate::bench::guard;
 use crate::bench::lock::HostLock;
 use crate::bench::rdma::{Patience, Program, Serving};
-use crate::bench::scheduler::active_ports;
-use crate::bench::target::Target;
+use crate::bench::station::Station;
 use crate::bench::tools::Tools;
 use crate::model::ids::PortKey;
 use crate::model::probe::{Probe, ProbeKey, SkipReason};
@@ -25,27 +21,8 @@ use crate::watch::{Handle, Report};
 
 /// How long the server before may take to end: a probe runs several, one after the other.
 const AFTER: Duration = Duration::from_secs(2);
-/// How long a server waits for its client.
-const COME: Duration = Duration::from_secs(10);
 /// So long the traffic of a port may be that of the same peer's probe, since its first server.
 const VISIT: Duration = Duration::from_secs(180);
-
-/// What servers are started with.
-#[derive(Debug, Clone)]
-pub struct Setup {
-    /// Which devices; all when there is none.
-    pub devices: Option<Regex>,
-    /// When not to.
-    pub rules: Rules,
-    /// The host's lock.
-    pub lock: PathBuf,
-    /// The host's `/sys`.
-    pub sysfs: PathBuf,
-    /// A GID index in the place of the one that is found.
-    pub gid_index: Option<u32>,
-    /// How long things may take.
-    pub patience: Patience,
-}
 
 /// Who was let to a port last, and since when.
 type Visit = (Option<IpAddr>, PortKey, Instant);
@@ -54,7 +31,7 @@ type Visit = (Option<IpAddr>, PortKey, Instant);
 pub struct Servers {
     handle: Handle,
     clock: Arc<dyn Clock>,
-    setup: Setup,
+    station: Station,
     tools: Tools,
     gate: Gate,
     visit: Mutex<Option<Visit>>,
@@ -73,8 +50,8 @@ pub struct Answered {
 
 impl Servers {
     /// One for the host that a poller reads.
-    pub fn new(handle: Handle, clock: Arc<dyn Clock>, setup: Setup, tools: Tools, gate: Gate) -> Self {
-        Self { handle, clock, setup, tools, gate, visit: Mutex::default() }
+    pub fn new(handle: Handle, clock: Arc<dyn Clock>, station: Station, tools: Tools, gate: Gate) -> Self {
+        Self { handle, clock, station, tools, gate, visit: Mutex::default() }
     }
 
     /// Answers a request; it may take some seconds.
@@ -107,7 +84,7 @@ impl Servers {
         let plan = request.plan();
         let unavailable = |text: &str| Refusal::new(Ending::Unavailable, text);
         let report = self.handle.latest().ok_or_else(|| unavailable("the host is not read yet"))?;
-        let ports = active_ports(&report, self.setup.devices.as_ref());
+        let ports = self.station.ports(&report);
         let port = request.port_of(ports.len()).and_then(|index| ports.get(index));
         let port = port.ok_or_else(|| unavailable("no port is active here"))?;
         let probe = if plan.program == Program::Iperf { Probe::TcpPeer } else { Probe::RdmaPeer };
@@ -116,9 +93,7 @@ impl Servers {
         }
         let lock = self.lock()?;
         self.may_run(from, &report, &ProbeKey { probe, port: Some(port.clone()) })?;
-        let mut target =
-            Target::new(&report, &self.setup.sysfs, port).ok_or_else(|| unavailable("the port is gone"))?;
-        target.gid_index = self.setup.gid_index.or(target.gid_index);
+        let target = self.station.target(&report, port).ok_or_else(|| unavailable("the port is gone"))?;
         let failed = |text: String| Refusal::new(Ending::NotStarted, text);
         if is_stopped() {
             return Err(failed("the agent ends".to_owned()));
@@ -126,15 +101,16 @@ impl Servers {
         let name = plan.program.name();
         let serving = Serving::start(&self.tools, &target, &plan);
         let serving = serving.map_err(|error| failed(format!("{name} cannot be started: {error}")))?;
-        if !serving.wait_until_listening(self.setup.patience.listen) {
+        if !serving.wait_until_listening(self.station.tuning.patience.listen) {
             return Err(failed(format!("the server of {name} ended by itself")));
         }
         let tcp_port = serving.tcp_port;
-        let until = Instant::now() + plan.duration + self.setup.patience.beyond;
+        let Patience { come, beyond, .. } = self.station.tuning.patience;
+        let until = Instant::now() + plan.duration + beyond;
         let wait = std::thread::Builder::new().name("probe-server".to_owned());
         let watched = wait.spawn(move || {
             // Who asked may have thought better of it, or be gone: the host does not wait for long.
-            let came = serving.wait_for_client(COME);
+            let came = serving.wait_for_client(come);
             serving.finish(if came { until } else { Instant::now() });
             drop(lock);
         });
@@ -146,12 +122,12 @@ impl Servers {
     fn lock(&self) -> Result<HostLock, Refusal> {
         let until = Instant::now() + AFTER;
         loop {
-            match HostLock::take(&self.setup.lock) {
+            match HostLock::take(&self.station.lock) {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
                 Ok(None) => return Err(Refusal::new(Ending::Busy, "another probe runs on this host")),
                 Err(error) => {
-                    tracing::error!("{} cannot be locked: {error}", self.setup.lock.display());
+                    tracing::error!("{} cannot be locked: {error}", self.station.lock.display());
                     return Err(Refusal::new(Ending::NotStarted, "the lock of this host cannot be taken"));
                 }
             }
@@ -164,7 +140,7 @@ impl Servers {
         let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(who, at, since): &Visit| *who == from && at == port && since.elapsed() < VISIT;
         let again = visit.as_ref().is_some_and(same);
-        let rules = &self.setup.rules;
+        let rules = &self.station.rules;
         let free = match guard::facts(report, key, rules, guard::load()) {
             Err((SkipReason::PortBusy | SkipReason::DeviceHeld | SkipReason::CpuBusy, _)) if again => Ok(()),
             other => other,
