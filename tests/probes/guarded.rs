@@ -8,6 +8,7 @@ use lanewatch::bench::lock::HostLock;
 use lanewatch::bench::probe::Tuning;
 use lanewatch::bench::schedule::Schedule;
 use lanewatch::bench::scheduler::{Program, Scheduler};
+use lanewatch::bench::station::Station;
 use lanewatch::bench::tools::Tools;
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::maintenance::{Maintenance, Window};
@@ -85,14 +86,14 @@ impl Agent {
         let handle = poller.handle();
         std::thread::spawn(move || poller.run());
         let lock = scene.path("lock");
-        let program = Program {
-            probes: probes.to_vec(),
+        let station = Station {
             devices: None,
             tuning: Tuning::default(),
             rules: Rules { most_load: 1e9, ..Rules::default() },
             lock: lock.clone(),
             sysfs: scene.path("host/sys"),
         };
+        let program = Program { probes: probes.to_vec(), station };
         let schedule = Schedule::new(Duration::from_secs(3_600), 0.01, "node17");
         let tools = Tools::in_folders(scene.path("bin").into());
         let scheduler = Scheduler::new(handle.clone(), Arc::clone(&clock) as _, program, schedule, tools);

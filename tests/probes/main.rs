@@ -105,7 +105,7 @@ impl Scene {
     /// The same with other programs.
     pub(crate) fn run_with(&self, tools: &Tools, beyond: Duration) -> Run {
         let report = self.report();
-        let patience = Patience { listen: Duration::from_secs(20), beyond };
+        let patience = Patience { listen: Duration::from_secs(120), beyond, ..Patience::default() };
         let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
         let bench = Bench {
             report: &report,
@@ -134,7 +134,7 @@ fn outcome_of(mode: &str, beyond: Duration) -> (Run, Scene) {
     (run, scene)
 }
 
-const LONG: Duration = Duration::from_secs(40);
+const LONG: Duration = Duration::from_secs(120);
 
 fn expect(mode: &str, beyond: Duration, outcome: Outcome, reason: &str) {
     let (run, _scene) = outcome_of(mode, beyond);

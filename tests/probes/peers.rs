@@ -60,7 +60,7 @@ fn key(probe: Probe) -> ProbeKey {
 }
 
 fn run(scene: &Scene, report: &Report, tools: &Tools, probe: Probe, peer: &dyn Peer) -> Run {
-    let patience = Patience { listen: Duration::from_secs(20), beyond: LONG };
+    let patience = Patience { listen: Duration::from_secs(120), beyond: LONG, ..Patience::default() };
     let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
     let connect = route();
     let bench = Bench {

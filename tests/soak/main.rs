@@ -4,8 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(unreachable_pub, dead_code, reason = "modules of several programs, none of which is a library")]
 
-#[path = "../web/certs.rs"]
-mod certs;
 #[path = "../web/client.rs"]
 mod client;
 #[path = "../common/mod.rs"]

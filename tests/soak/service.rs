@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use super::certs::write;
 use super::client::{Connection, trust};
+use super::common::certs::write;
 use super::fixture::{Fixture, tls};
 use super::journal::{count, events};
 use crate::common::cost::open_files;

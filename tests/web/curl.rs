@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::certs::Pair;
 use super::fixture::Fixture;
+use crate::common::certs::Pair;
 use crate::common::tools::{Tool, require};
 
 /// What curl made of it: the status, or that there was no connection.

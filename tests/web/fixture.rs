@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use rcgen::SanType;
 use tempfile::TempDir;
 
-use super::certs::{Authority, Pair, dns, write};
+use crate::common::certs::{Authority, Pair, dns, write};
 use crate::common::host::HostTree;
 use crate::common::run::{Group, free_address, program};
 

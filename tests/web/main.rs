@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 #![allow(unreachable_pub, reason = "modules of a program, not of a library")]
 
-mod certs;
 mod client;
 mod curl;
 mod fixture;

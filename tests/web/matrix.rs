@@ -1,9 +1,9 @@
 //! Who gets in: every way to ask clients for certificates, with every kind of certificate, with and without passwords.
 
-use super::certs::Pair;
 use super::curl::Outcome::{NoConnection, Status};
 use super::curl::curl;
 use super::fixture::{Fixture, PASSWORD, tls, users};
+use crate::common::certs::Pair;
 use crate::common::http;
 
 fn clients(fixture: &Fixture) -> [(&'static str, Option<&Pair>); 5] {

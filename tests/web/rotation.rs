@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::certs::write;
 use super::client::{Connection, trust};
 use super::fixture::{Fixture, PASSWORD, tls, users};
+use crate::common::certs::write;
 
 /// Scrapes a second, half of them over connections that stay.
 const RATE: u32 = 100;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::super::common::run::{Group, PROGRAM};
 use super::super::common::tools::{Tool, require, skip};
-use super::{configure, may_mount, stage, until, value};
+use super::{PATIENCE, configure, may_mount, stage, until, value};
 
 /// Two namespaces with a wire between them; gone when dropped.
 struct Wire {
@@ -79,7 +79,7 @@ fn tcp_is_measured_over_the_wire_between_two_namespaces() {
         let series = "lanewatch_probe_bandwidth_bytes_per_second{probe=\"tcp_peer\",device=\"rxe0\",port=\"1\",\
                       direction=\"one_way\"}";
         let what = format!("end {end} measures");
-        let measured = until(Duration::from_secs(90), &what, || value(&metrics(end), series));
+        let measured = until(PATIENCE, &what, || value(&metrics(end), series));
         println!("end {end}: {:.1} Gb/s", measured * 8.0 / 1e9);
         assert!(measured > 1e6, "{measured}");
         let runs = "lanewatch_probe_runs_total{probe=\"tcp_peer\",device=\"rxe0\",port=\"1\",result=\"ok\"}";

@@ -119,7 +119,7 @@ fn a_server_whose_client_does_not_come_is_ended() {
     }
     let scene = stage("ok");
     let address = free_address();
-    let agent = serve(&scene, address, &configure(&scene, address, "", "serve = true"));
+    let agent = serve(&scene, address, &configure(&scene, address, "patience = '30s'", "serve = true"));
     let asked = Asked::new(address, 1, SOUND);
     let answer = asked.send(address);
     assert_eq!(answer.status, 200, "{}", answer.text());
@@ -133,10 +133,30 @@ fn a_server_whose_client_does_not_come_is_ended() {
     assert_eq!((busy.status, reason(&busy).as_str()), (503, "busy"));
     assert_eq!(scene.notes().len(), 1);
     let began = Instant::now();
-    until(Duration::from_secs(30), "its end", || (!is_alive(&scene.notes()[0][0])).then_some(()));
+    until(Duration::from_secs(60), "its end", || (!is_alive(&scene.notes()[0][0])).then_some(()));
     println!("ended after {:?}", began.elapsed());
     scene.is_clean();
     drop(agent);
+}
+
+#[test]
+fn a_request_is_not_followed_again_after_a_restart() {
+    if !may_mount() {
+        return;
+    }
+    let scene = stage("ok");
+    let address = free_address();
+    let config = configure(&scene, address, "", "serve = true");
+    let agent = serve(&scene, address, &config);
+    let asked = Asked::new(address, 1, SOUND);
+    assert_eq!(asked.send(address).status, 200);
+    assert_eq!(scene.notes().len(), 1);
+    drop(agent);
+    let agent = serve(&scene, address, &config);
+    let again = asked.send(address);
+    assert_eq!((again.status, reason(&again).as_str()), (401, "replayed"), "{}", again.text());
+    assert!(again.text().contains("signed before this agent started"), "{}", again.text());
+    assert_eq!((scene.notes().len(), requests(&agent, "replayed")), (1, Some(1.0)));
 }
 
 #[test]
