@@ -1,9 +1,72 @@
-//! Probes with real programs over software RDMA: on one machine, and between two of which one dies.
+//! Probes with real programs over software RDMA: on one machine by hand and by the agent itself, and between two
+//! machines, of which one may die.
+
+use std::thread;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use crate::guest::{Guest, Kernel};
+
+/// How long something that is measured may take to come about: emulated, one run takes minutes on a busy host.
+const PATIENCE: Duration = Duration::from_secs(600);
+
+/// What the agents here have in common: as little as can be measured, and all the time in the world for it.
+const PROBE: &str = "[probe]\nsize = 4096\nqueue-pairs = 1\nduration = '1s'\npatience = '3m'\nbudget = 0.1\n\
+                     most-load = 100.0\n";
+
+const BANDWIDTH: &str = "lanewatch_probe_bandwidth_bytes_per_second";
+
+/// Waits until one of these agents has a value of a probe on `rxe0/1`; which one, and the value.
+fn measured(guests: &mut [&mut Guest], probe: &str) -> (usize, f64) {
+    let labels = [("probe", probe), ("device", "rxe0"), ("port", "1"), ("direction", "one_way")];
+    let end = Instant::now() + PATIENCE;
+    loop {
+        for (index, guest) in guests.iter().enumerate() {
+            if let Some(value) = guest.value(BANDWIDTH, &labels) {
+                return (index, value);
+            }
+        }
+        if Instant::now() >= end {
+            let told = guests.iter_mut().map(|guest| {
+                let metrics = guest.get("/metrics");
+                let probes: Vec<&str> = metrics.lines().filter(|line| line.contains("_probe_")).collect();
+                format!("{}\n{}\n{}", probes.join("\n"), guest.get("/api/v1/events"), guest.log())
+            });
+            panic!("{probe} is not measured\n{}", told.collect::<Vec<_>>().join("\n\n"));
+        }
+        thread::sleep(Duration::from_secs(1));
+    }
+}
+
+/// What software RDMA in an emulated machine can move: more than nothing, and far less than a wire.
+fn is_believable(value: f64) -> bool {
+    (1e4..1e10).contains(&value)
+}
+
+#[test]
+fn the_agent_measures_by_itself() {
+    let Some(mut guest) = Guest::boot(Kernel::V6_12) else { return };
+    guest.soft_roce();
+    guest.serve(&format!("{PROBE}enabled = true\nprobes = ['rdma_loopback']\ndevices = 'rxe0'\ninterval = '1m'"));
+    let (_, value) = measured(&mut [&mut guest], "rdma_loopback");
+    assert!(is_believable(value), "{value}");
+    let one = [("probe", "rdma_loopback"), ("device", "rxe0"), ("port", "1")];
+    let count = |guest: &Guest, result| {
+        guest.value("lanewatch_probe_runs_total", &[one[0], one[1], one[2], ("result", result)])
+    };
+    assert!(count(&guest, "ok").is_some_and(|count| count >= 1.0), "{:?}", count(&guest, "ok"));
+    assert_eq!(count(&guest, "failed"), Some(0.0));
+    // Another port is left alone, and nothing of a run is left.
+    assert_eq!(guest.value("lanewatch_probe_runs_total", &[("device", "rxe1"), ("result", "ok")]), None);
+    guest.wait_until("the programs are gone", |guest| {
+        guest.value("lanewatch_rdma_resources", &[("device", "rxe0"), ("resource", "ctx")]) == Some(0.0)
+    });
+    guest.sh("! pgrep ib_write && ! pgrep ib_read && ! ls -d /tmp/lanewatch-probe-*");
+    let findings = guest.findings();
+    assert!(findings.iter().all(|finding| !finding[0].starts_with("probe_")), "{findings:?}");
+}
 
 #[test]
 fn a_loop_is_measured_and_the_agent_tells_of_it() {
@@ -45,16 +108,70 @@ fn join(guest: &mut Guest, address: &str) {
     ));
 }
 
+/// Two machines on one segment, each with `rxe0`: 192.168.60.1 and 192.168.60.2.
+fn two_machines(wire: &TempDir) -> Option<[Guest; 2]> {
+    let wire = wire.path().join("wire");
+    // Two that boot at once on a busy host are slow to.
+    let end = |how: &str, mac: u8| json!({"link": [how, wire], "mac": mac, "boot_timeout": 240, "timeout": 600});
+    let mut one = Guest::boot_with(Kernel::V6_12, &end("listen", 0))?;
+    let mut other = Guest::boot_with(Kernel::V6_12, &end("connect", 1))?;
+    join(&mut one, "192.168.60.1");
+    join(&mut other, "192.168.60.2");
+    other.sh("for i in $(seq 40); do ping -c 1 -W 1 -q 192.168.60.1 >/dev/null && exit 0; done; exit 1");
+    Some([one, other])
+}
+
+#[test]
+fn two_machines_measure_with_each_other() {
+    let wire = TempDir::new().unwrap();
+    let Some(mut guests) = two_machines(&wire) else { return };
+    let hosts = ["192.168.60.1:10015", "192.168.60.2:10015"];
+    for (guest, host) in guests.iter_mut().zip(hosts) {
+        guest.sh(&format!(
+            "echo 5d0e9a7c41b8f2360e9d7a1c5b48f263 > /run/peers.key; chmod 600 /run/peers.key; \
+             echo '[{{\"targets\": [\"{}\", \"{}\"]}}]' > /run/peers.json; \
+             echo \"{PROBE}[probe.peers]\nserve = true\nname = '{host}'\nkey-file = '/run/peers.key'\" > /run/bench.toml",
+            hosts[0], hosts[1]
+        ));
+        guest.serve(&format!(
+            "{PROBE}enabled = true\nprobes = ['rdma_peer']\n[probe.peers]\nserve = true\nname = '{host}'\n\
+             key-file = '/run/peers.key'\nlist = '/run/peers.json'\nslot = '1m'"
+        ));
+    }
+    let [one, other] = &mut guests;
+    // In each slot one of the two measures.
+    let (first, value) = measured(&mut [one, other], "rdma_peer");
+    assert!(is_believable(value), "{value}");
+    let started = |guest: &Guest| guest.value("lanewatch_probe_server_requests_total", &[("result", "started")]);
+    let counts = [started(one), started(other)];
+    assert!(counts[1 - first].is_some_and(|count| count >= 1.0), "the other started its servers: {counts:?}");
+    let (probe, ok) = (("probe", "rdma_peer"), ("result", "ok"));
+    let ran = |guest: &Guest| guest.value("lanewatch_probe_runs_total", &[probe, ok]);
+    assert!([ran(one), ran(other)][first].is_some_and(|count| count >= 1.0));
+
+    // A person measures the same, once the agents leave it to people.
+    for guest in [&mut *one, &mut *other] {
+        guest.stop("TERM");
+        guest.sh("rm -rf /var/lib/lanewatch");
+        let config = guest.sh("cat /run/bench.toml");
+        guest.serve(&config);
+    }
+    assert_eq!([ran(one), ran(other)], [None, None]);
+    let command =
+        "lanewatch bench rxe0 --peer 192.168.60.1 --force --format json --config.file /run/bench.toml 2>/run/bench.err";
+    let (code, text) = other.run(command);
+    let answer: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{code} {error}: {text}"));
+    let run = answer["runs"].as_array().unwrap().iter().find(|run| run["probe"] == "rdma_peer").unwrap();
+    assert_eq!(run["result"], "ok", "{answer}\n{}", one.log());
+    let (_, value) = measured(&mut [other], "rdma_peer");
+    assert!(is_believable(value) && text.contains(&format!("{value}")), "{value}: {text}");
+    assert!(started(one).is_some_and(|count| count >= 1.0));
+}
+
 #[test]
 fn a_peer_that_dies_in_mid_run_is_no_fault_of_this_machine() {
-    let directory = TempDir::new().unwrap();
-    let wire = directory.path().join("wire");
-    let end = |how: &str, mac: u8| json!({"link": [how, wire], "mac": mac});
-    let Some(mut peer) = Guest::boot_with(Kernel::V6_12, &end("listen", 0)) else { return };
-    let Some(mut guest) = Guest::boot_with(Kernel::V6_12, &end("connect", 1)) else { return };
-    join(&mut peer, "192.168.60.1");
-    join(&mut guest, "192.168.60.2");
-    guest.sh("for i in $(seq 40); do ping -c 1 -W 1 -q 192.168.60.1 >/dev/null && exit 0; done; exit 1");
+    let wire = TempDir::new().unwrap();
+    let Some([mut peer, mut guest]) = two_machines(&wire) else { return };
     guest.serve("");
     guest.wait_for("lanewatch_port_state", &[("device", "rxe0"), ("state", "ACTIVE")], Some(1.0));
 
