@@ -3,7 +3,6 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
 
 use super::super::common::run::{Group, PROGRAM};
 use super::super::common::tools::{Tool, require, skip};
