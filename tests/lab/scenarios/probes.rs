@@ -10,10 +10,10 @@ use tempfile::TempDir;
 use crate::guest::{Guest, Kernel};
 
 /// How long something that is measured may take to come about: emulated, one run takes minutes on a busy host.
-const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What the agents here have in common: as little as can be measured, and all the time in the world for it.
-const PROBE: &str = "[probe]\nsize = 4096\nqueue-pairs = 1\nduration = '1s'\npatience = '3m'\nbudget = 0.1\n\
+/// What the agents here have in common: small messages, long enough for some to arrive, and much time around it.
+const PROBE: &str = "[probe]\nsize = 4096\nqueue-pairs = 1\nduration = '5s'\npatience = '2m'\nbudget = 0.1\n\
                      most-load = 100.0\n";
 
 const BANDWIDTH: &str = "lanewatch_probe_bandwidth_bytes_per_second";
@@ -135,7 +135,7 @@ fn two_machines_measure_with_each_other() {
         ));
         guest.serve(&format!(
             "{PROBE}enabled = true\nprobes = ['rdma_peer']\n[probe.peers]\nserve = true\nname = '{host}'\n\
-             key-file = '/run/peers.key'\nlist = '/run/peers.json'\nslot = '1m'"
+             key-file = '/run/peers.key'\nlist = '/run/peers.json'\nslot = '2m'"
         ));
     }
     let [one, other] = &mut guests;
