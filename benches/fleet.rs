@@ -16,17 +16,16 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{BufWriter, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
+use std::process::Stdio;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::cost::cpu_time;
 use common::fleet::{AUDITED, Fleet, Form, Standing, agree, instance, own, site};
-use common::http;
-use common::run::{Group, Server, free_address, program, to_its_end};
-use common::tools::{Tool, require};
+use common::run::{Group, Server, program};
+use common::stores::{self, prometheus_of, victoria_of};
 use limits::{Limits, mib, setting};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -70,46 +69,18 @@ fn audits(limits: &mut Limits, hosts: usize) {
 }
 
 fn prometheus(fleet: &Fleet) -> Option<Server> {
-    let (program, promtool) = (require(Tool::Prometheus)?, require(Tool::Promtool)?);
-    let (directory, address) = (TempDir::new().unwrap(), free_address());
-    let (input, data) = (directory.path().join("fleet.om"), directory.path().join("data"));
-    let start = Instant::now();
-    let mut out = BufWriter::new(File::create(&input).unwrap());
-    let samples = fleet.write(&mut out, Form::OpenMetrics, Some(AUDITED)).unwrap();
-    out.flush().unwrap();
-    let mut command = Command::new(promtool);
-    command.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(&input).arg(&data);
-    let output = to_its_end(command, Duration::from_secs(900));
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    std::fs::remove_file(&input).unwrap();
+    let (start, mut samples) = (Instant::now(), 0);
+    let write = |out: &mut BufWriter<File>| samples = fleet.write(out, Form::OpenMetrics, Some(AUDITED)).unwrap();
+    let server = prometheus_of(write, Duration::from_secs(900), &[])?;
     println!("Prometheus: {samples} samples in blocks after {:.0} s", start.elapsed().as_secs_f64());
-    let config = directory.path().join("prometheus.yml");
-    std::fs::write(&config, "scrape_configs: []\n").unwrap();
-    Some(serve(program, directory, address, &config, &data))
-}
-
-fn serve(program: PathBuf, directory: TempDir, address: SocketAddr, config: &Path, data: &Path) -> Server {
-    let mut command = Command::new(program);
-    command.arg(format!("--config.file={}", config.display()));
-    command.arg(format!("--storage.tsdb.path={}", data.display()));
-    command.arg(format!("--web.listen-address={address}"));
-    Server::spawn(command, address, directory, "/-/ready")
+    Some(server)
 }
 
 fn victoria(fleet: &Fleet) -> Option<Server> {
-    let program = require(Tool::VictoriaMetrics)?;
-    let (directory, address) = (TempDir::new().unwrap(), free_address());
-    let mut command = Command::new(program);
-    command.arg(format!("-storageDataPath={}", directory.path().join("data").display()));
-    command.arg(format!("-httpListenAddr={address}")).arg("-retentionPeriod=1");
-    let server = Server::spawn(command, address, directory, "/health");
     let start = Instant::now();
     let mut lines = Vec::new();
     let samples = fleet.write(&mut lines, Form::Text, Some(AUDITED)).unwrap();
-    let lines = String::from_utf8(lines).unwrap();
-    let answer = http::post(address, "/api/v1/import/prometheus", &lines).unwrap();
-    assert_eq!(answer.status, 204, "{}", answer.text());
-    assert_eq!(server.get("/internal/force_flush").status, 200);
+    let server = victoria_of(&String::from_utf8(lines).unwrap())?;
     println!("VictoriaMetrics: {samples} samples taken in after {:.0} s", start.elapsed().as_secs_f64());
     Some(server)
 }
@@ -192,7 +163,6 @@ fn page(mut stream: TcpStream, fleet: &Fleet) -> std::io::Result<()> {
 }
 
 fn rules(limits: &mut Limits, hosts: usize) {
-    let Some(program) = require(Tool::Prometheus) else { return };
     let fleet = Fleet::new(hosts, now());
     let mut config = "global:\n  scrape_interval: 30s\nrule_files:\n".to_owned();
     let alerts = Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts");
@@ -214,10 +184,7 @@ fn rules(limits: &mut Limits, hosts: usize) {
              {site}, rack: r{rack:03}}}"
         );
     }
-    let (directory, address) = (TempDir::new().unwrap(), free_address());
-    let (file, data) = (directory.path().join("prometheus.yml"), directory.path().join("data"));
-    std::fs::write(&file, config).unwrap();
-    let server = serve(program, directory, address, &file, &data);
+    let Some(server) = stores::prometheus(TempDir::new().unwrap(), &config, &[]) else { return };
     let seconds = setting("LANEWATCH_RULE_SECONDS", 240);
     let end = Instant::now() + Duration::from_secs(seconds);
     let warm = Instant::now() + Duration::from_secs(seconds / 3);

@@ -60,8 +60,7 @@ const FAMILIES: [&str; 14] = [
 ];
 
 fn prometheus_scrapes(server: &Server, ports: usize) {
-    let Some(program) = require(Tool::Prometheus) else { return };
-    let prometheus = Prometheus::scraping(&program, server.address);
+    let Some(prometheus) = Prometheus::scraping(server.address) else { return };
     prometheus.wait_for("up", |series| series.len() == 1 && series[0].1 > 0.5);
     let states = prometheus.wait_for("lanewatch_port_state == 1", |series| series.len() == ports);
     assert!(states.iter().all(|(labels, _)| labels["state"] == "ACTIVE"), "{states:?}");

@@ -98,9 +98,8 @@ fn a_command_that_does_not_end_is_killed() {
 
 #[test]
 fn a_real_prometheus_scrapes() {
-    let Some(program) = require(Tool::Prometheus) else { return };
     let toy = Toy::serve(TOY);
-    let prometheus = Prometheus::scraping(&program, toy.address);
+    let Some(prometheus) = Prometheus::scraping(toy.address) else { return };
     prometheus.wait_for("up", |series| series.iter().any(|(_, value)| *value > 0.5));
     let toys = prometheus.query("toy_total");
     assert_eq!(toys[0].0["name"], "a \"b\"\n");

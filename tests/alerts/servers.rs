@@ -13,6 +13,7 @@ use tempfile::TempDir;
 use crate::common::http;
 use crate::common::rules::{hastened, text};
 use crate::common::run::{Server, free_address};
+use crate::common::stores::evaluating;
 use crate::common::tools::{Tool, require};
 use crate::common::toy::Toy;
 
@@ -95,23 +96,12 @@ fn scrape_config(targets: &[SocketAddr]) -> String {
 
 /// Prometheus that scrapes every second, with the shipped rules.
 pub(super) fn prometheus(targets: &[SocketAddr], alertmanager: SocketAddr) -> Option<Server> {
-    let program = require(Tool::Prometheus)?;
-    let (address, directory) = (free_address(), TempDir::new().unwrap());
-    let path = |name: &str| directory.path().join(name);
-    fs::write(path("rules.yml"), hastened("alerts/lanewatch.rules.yml")).unwrap();
-    fs::write(path("recording.yml"), hastened("alerts/lanewatch.recording.yml")).unwrap();
     let config = format!(
         "global: {{scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}}\n\
-         rule_files: [rules.yml, recording.yml]\n\
          alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{alertmanager}']}}]}}]}}\n{}",
         scrape_config(targets)
     );
-    fs::write(path("prometheus.yml"), config).unwrap();
-    let mut command = Command::new(program);
-    command.arg(format!("--config.file={}", path("prometheus.yml").display()));
-    command.arg(format!("--storage.tsdb.path={}", path("data").display()));
-    command.arg(format!("--web.listen-address={address}"));
-    Some(Server::spawn(command, address, directory, "/-/ready"))
+    evaluating(&config, &["alerts/lanewatch.rules.yml", "alerts/lanewatch.recording.yml"])
 }
 
 /// VictoriaMetrics that scrapes every second, and vmalert over it with its variant of the rules.

@@ -2,17 +2,14 @@
 
 use std::fs::File;
 use std::io::BufWriter;
-use std::process::Command;
 use std::sync::OnceLock;
 use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::common::fleet::{Fleet, Form, agree};
-use crate::common::http;
-use crate::common::run::{Output, Server, free_address, lanewatch, to_its_end};
-use crate::common::tools::{Tool, require};
+use crate::common::run::{Output, Server, lanewatch};
+use crate::common::stores::{prometheus_of, victoria_of};
 
 const SIZE: usize = 200;
 
@@ -26,41 +23,17 @@ pub(crate) fn fleet() -> &'static Fleet {
 
 /// A Prometheus that has the fleet in blocks and scrapes nothing.
 fn prometheus() -> Option<Server> {
-    let (program, promtool) = (require(Tool::Prometheus)?, require(Tool::Promtool)?);
-    let (directory, address) = (TempDir::new().unwrap(), free_address());
-    let (input, data) = (directory.path().join("fleet.om"), directory.path().join("data"));
-    let mut out = BufWriter::new(File::create(&input).unwrap());
-    fleet().write(&mut out, Form::OpenMetrics, None).unwrap();
-    drop(out);
-    let mut command = Command::new(promtool);
-    command.args(["tsdb", "create-blocks-from", "openmetrics"]).arg(&input).arg(&data);
-    let output = to_its_end(command, Duration::from_secs(120));
-    assert_eq!(output.code, Some(0), "{}", output.stderr);
-    let config = directory.path().join("prometheus.yml");
-    std::fs::write(&config, "scrape_configs: []\n").unwrap();
-    let mut command = Command::new(program);
-    command.arg(format!("--config.file={}", config.display()));
-    command.arg(format!("--storage.tsdb.path={}", data.display()));
-    command.arg(format!("--web.listen-address={address}"));
-    Some(Server::spawn(command, address, directory, "/-/ready"))
+    let write = |out: &mut BufWriter<File>| {
+        fleet().write(out, Form::OpenMetrics, None).unwrap();
+    };
+    prometheus_of(write, Duration::from_secs(120), &[])
 }
 
 /// A VictoriaMetrics that was given the fleet.
 fn victoria() -> Option<Server> {
-    let program = require(Tool::VictoriaMetrics)?;
-    let (directory, address) = (TempDir::new().unwrap(), free_address());
-    let mut command = Command::new(program);
-    command.arg(format!("-storageDataPath={}", directory.path().join("data").display()));
-    command.arg(format!("-httpListenAddr={address}")).arg("-retentionPeriod=1");
-    let server = Server::spawn(command, address, directory, "/health");
     let mut lines = Vec::new();
     fleet().write(&mut lines, Form::Text, None).unwrap();
-    let lines = String::from_utf8(lines).unwrap();
-    let answer = http::post(address, "/api/v1/import/prometheus", &lines).unwrap();
-    assert_eq!(answer.status, 204, "{}", answer.text());
-    // What was taken in is not to be searched at once; this makes it so.
-    assert_eq!(server.get("/internal/force_flush").status, 200);
-    Some(server)
+    victoria_of(&String::from_utf8(lines).unwrap())
 }
 
 fn audit(server: &Server, more: &[&str]) -> Output {

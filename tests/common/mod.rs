@@ -16,6 +16,7 @@ pub mod iplink;
 pub mod promql;
 pub mod rules;
 pub mod run;
+pub mod stores;
 pub mod tools;
 pub mod toy;
 pub mod tree;

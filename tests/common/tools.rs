@@ -14,6 +14,7 @@ use tempfile::TempDir;
 
 use super::http;
 use super::run::{Server, free_address};
+use super::stores;
 use super::toy::Toy;
 
 /// Programs that `tests/setup.sh` installs.
@@ -141,21 +142,15 @@ pub struct Prometheus {
 }
 
 impl Prometheus {
-    /// One that scrapes `/metrics` of this address every second, as job `lanewatch`.
-    pub fn scraping(program: &Path, target: SocketAddr) -> Self {
-        Self::scraping_with(program, target, "")
+    /// One that scrapes `/metrics` of this address every second, as job `lanewatch`; none where it is not installed.
+    pub fn scraping(target: SocketAddr) -> Option<Self> {
+        Self::scraping_with(target, "")
     }
 
     /// The same with more lines in the scrape configuration.
-    pub fn scraping_with(program: &Path, target: SocketAddr, more: &str) -> Self {
-        let (address, directory) = (free_address(), TempDir::new().unwrap());
-        let config = directory.path().join("prometheus.yml");
-        fs::write(&config, scrape_config(target) + more).unwrap();
-        let mut command = Command::new(program);
-        command.arg(format!("--config.file={}", config.display()));
-        command.arg(format!("--storage.tsdb.path={}", directory.path().join("data").display()));
-        command.arg(format!("--web.listen-address={address}"));
-        Self { server: Server::spawn(command, address, directory, "/-/ready") }
+    pub fn scraping_with(target: SocketAddr, more: &str) -> Option<Self> {
+        let config = scrape_config(target) + more;
+        Some(Self { server: stores::prometheus(TempDir::new().unwrap(), &config, &[])? })
     }
 
     /// What an instant query gives.

@@ -1,17 +1,16 @@
 //! Every query of every panel, annotation and variable, asked of a real Prometheus that has the fleet's samples.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::process::Command;
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
 use std::sync::LazyLock;
 use std::time::Duration;
 
 use serde_json::Value;
-use tempfile::TempDir;
 
 use crate::common::http;
-use crate::common::run::{Server, free_address, to_its_end};
-use crate::common::tools::{Tool, require};
+use crate::common::run::Server;
+use crate::common::stores::prometheus_of;
 use crate::fill::{END, INTERVAL, START, openmetrics};
 use crate::lint::{expressions, panels, text, variables};
 use crate::shipped;
@@ -29,26 +28,11 @@ pub fn filled() -> Option<&'static Filled> {
 
 impl Filled {
     fn new() -> Option<Self> {
-        let (prometheus, promtool) = (require(Tool::Prometheus)?, require(Tool::Promtool)?);
-        let directory = TempDir::new().unwrap();
-        let (samples, data) = (directory.path().join("samples"), directory.path().join("data"));
-        fs::write(&samples, openmetrics()).unwrap();
-        fs::create_dir(&data).unwrap();
-        let mut command = Command::new(promtool);
-        command.args(["tsdb", "create-blocks-from", "openmetrics", "--quiet"]).arg(&samples).arg(&data);
-        let made = to_its_end(command, Duration::from_secs(120));
-        assert_eq!(made.code, Some(0), "{}{}", made.stdout, made.stderr);
-        fs::remove_file(samples).unwrap();
-        let config = directory.path().join("prometheus.yml");
-        fs::write(&config, "scrape_configs: []\n").unwrap();
-        let address = free_address();
-        let mut command = Command::new(prometheus);
-        command.arg(format!("--config.file={}", config.display()));
-        command.arg(format!("--storage.tsdb.path={}", data.display()));
         // A series that ends has no mark of its end in blocks made of text: so it ends where the next scrape is.
-        command.arg(format!("--query.lookback-delta={}s", INTERVAL - 1));
-        command.arg("--storage.tsdb.retention.time=100y").arg(format!("--web.listen-address={address}"));
-        Some(Self { server: Server::spawn(command, address, directory, "/-/ready") })
+        let lookback = format!("--query.lookback-delta={}s", INTERVAL - 1);
+        let write = |out: &mut BufWriter<File>| out.write_all(openmetrics().as_bytes()).unwrap();
+        let more = [lookback.as_str(), "--storage.tsdb.retention.time=100y"];
+        Some(Self { server: prometheus_of(write, Duration::from_secs(120), &more)? })
     }
 
     /// The answer's data, to a path of the API and its parameters.

@@ -1,16 +1,12 @@
 //! The shipped rules in a real Prometheus on the host, which scrapes a machine.
 
-use std::fs;
-use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::common::rules::hastened;
-use crate::common::run::{Server, free_address};
-use crate::common::tools::{Tool, require};
+use crate::common::run::Server;
+use crate::common::stores::evaluating;
 use crate::guest::{Guest, PATIENCE};
 
 /// A Prometheus that watches one machine.
@@ -20,22 +16,12 @@ impl Prometheus {
     /// One with the rules that are shipped, their waits cut to seconds, once it has scraped the machine and nothing
     /// fires. None, and the scenario skipped, where it is not installed.
     pub fn watching(guest: &Guest) -> Option<Self> {
-        let program = require(Tool::Prometheus)?;
-        let (address, directory) = (free_address(), TempDir::new().unwrap());
-        let path = |name: &str| directory.path().join(name);
-        fs::write(path("rules.yml"), hastened("alerts/lanewatch.rules.yml")).unwrap();
         let config = format!(
             "global: {{scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 1s}}\n\
-             rule_files: [rules.yml]\n\
              scrape_configs: [{{job_name: lanewatch, static_configs: [{{targets: ['{}']}}]}}]\n",
             guest.address()
         );
-        fs::write(path("prometheus.yml"), config).unwrap();
-        let mut command = Command::new(program);
-        command.arg(format!("--config.file={}", path("prometheus.yml").display()));
-        command.arg(format!("--storage.tsdb.path={}", path("data").display()));
-        command.arg(format!("--web.listen-address={address}"));
-        let prometheus = Self(Server::spawn(command, address, directory, "/-/ready"));
+        let prometheus = Self(evaluating(&config, &["alerts/lanewatch.rules.yml"])?);
         until("a scrape", || prometheus.is_up());
         // What is said before the first scrape (LanewatchAbsent) ends by itself.
         until("silence", || prometheus.firing().is_empty());

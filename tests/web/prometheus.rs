@@ -3,7 +3,7 @@
 use std::fs;
 
 use super::fixture::{Fixture, PASSWORD, tls, users};
-use crate::common::tools::{Prometheus, Tool, require};
+use crate::common::tools::Prometheus;
 
 fn scrape(fixture: &Fixture, certificate: &str, password: &str) -> String {
     let at = fixture.directory.path().display();
@@ -18,13 +18,12 @@ fn scrape(fixture: &Fixture, certificate: &str, password: &str) -> String {
 
 #[test]
 fn it_scrapes_with_what_is_asked_for_and_not_without() {
-    let Some(program) = require(Tool::Prometheus) else { return };
     let lines = ["client_auth_type: RequireAndVerifyClientCert", "client_ca_file: ca.crt"];
     let fixture = Fixture::new().start(&format!("{}{}", tls(&lines), users()));
     let table = [("good", PASSWORD, true), ("good", "wrong", false), ("foreign", PASSWORD, false)];
     for (certificate, password, admitted) in table {
         let more = scrape(&fixture, certificate, password);
-        let prometheus = Prometheus::scraping_with(&program, fixture.address, &more);
+        let Some(prometheus) = Prometheus::scraping_with(fixture.address, &more) else { return };
         prometheus.wait_for("up", |series| series.first().is_some_and(|(_, up)| (*up > 0.5) == admitted));
         if admitted {
             prometheus.wait_for("lanewatch_device_info", |series| series.len() == 2);
