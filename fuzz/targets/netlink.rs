@@ -1,5 +1,5 @@
 //! Replies of netlink: messages and their attributes, RDMA's and those about interfaces, up to what is said of VFs, of
-//! priorities and of what every Ethernet driver counts.
+//! priorities, of what every Ethernet driver counts and of health reporters (devlink).
 
 #![no_main]
 
@@ -14,7 +14,7 @@ use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::netlink::socket::{Connect, Nldev};
 use lanewatch::host::netlink::{attributes, message, nldev};
 use lanewatch::host::sriov::{self, rtnl};
-use lanewatch::host::{Depth, Pass, net, netsetup, pci, rdma};
+use lanewatch::host::{Depth, Pass, devlink, net, netsetup, pci, rdma};
 use lanewatch::model::time::Tick;
 use libfuzzer_sys::fuzz_target;
 use rig::Rig;
@@ -48,6 +48,22 @@ fn nested(bytes: &[u8], depth: usize) {
     }
 }
 
+/// A function that replies of devlink are about.
+const FUNCTION: &str = "0000:01:00.0";
+
+/// A reply about a health reporter of the function, which is made of these attributes.
+fn health(reporter: &[u8]) -> Vec<u8> {
+    let mut reply = vec![52, 1, 0, 0];
+    for (kind, value) in [(1, &b"pci\0"[..]), (2, b"0000:01:00.0\0"), (114, reporter)] {
+        let length = u16::try_from(value.len() + 4).unwrap_or(u16::MAX);
+        reply.extend(length.to_ne_bytes());
+        reply.extend(u16::to_ne_bytes(kind));
+        reply.extend(value);
+        reply.resize(reply.len().next_multiple_of(4), 0);
+    }
+    reply
+}
+
 fn host() -> Arc<MemoryHost> {
     let mut host = HostTree::new(1);
     host.cards[0] = Card { layer: Layer::Ethernet, vfs: 2, ..Card::default() };
@@ -65,6 +81,10 @@ fuzz_target!(|data: &[u8]| {
         let _ = (nldev::counters(reply).count(), nldev::resources(reply).count(), nldev::queue_pairs(reply).count());
         let _ = rtnl::list(reply);
     }
+    let reporters = devlink::reporters(&replies, FUNCTION);
+    assert!(reporters.iter().all(|reporter| !reporter.name.is_empty()));
+    // Any attributes in a reply that is about the function.
+    let _ = devlink::reporters(&[health(data)], FUNCTION);
     static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
     let answers = replies.clone();
     let generic: Connect = Arc::new(move || Ok(Box::new(Generic(answers.clone()))));

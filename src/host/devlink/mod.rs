@@ -121,14 +121,10 @@ impl Lane for Function {
                 return Vec::new();
             }
         };
-        let mut reporters = Vec::new();
-        for reply in &replies {
-            take(generic::attributes(reply), &name, &mut reporters);
-        }
+        let reporters = reporters(&replies, &name);
         if reporters.is_empty() {
             return Vec::new();
         }
-        reporters.sort_by(|a, b| a.name.cmp(&b.name));
         let (pci_address, device) = (self.pci_address, self.device.clone());
         vec![Arc::new(FunctionHealth { pci_address, device, reporters })]
     }
@@ -136,6 +132,16 @@ impl Lane for Function {
     fn quarantined(&self) -> usize {
         usize::from(self.not_before.is_some())
     }
+}
+
+/// The health reporters of a function (its address as text), by their names, from the replies that list them.
+pub fn reporters(replies: &[Vec<u8>], function: &str) -> Vec<Reporter> {
+    let mut reporters = Vec::new();
+    for reply in replies {
+        take(generic::attributes(reply), function, &mut reporters);
+    }
+    reporters.sort_by(|a, b| a.name.cmp(&b.name));
+    reporters
 }
 
 /// The attributes of a request about a function.

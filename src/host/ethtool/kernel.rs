@@ -14,6 +14,7 @@ use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 use rustix::net::{AddressFamily, SocketType, socket};
 
 use super::Statistics;
+use super::block::{self, NAME, first, most, pair};
 
 const SIOCETHTOOL: Opcode = 0x8946;
 const GET_STRINGS: u32 = 0x1b;
@@ -24,8 +25,6 @@ const GET_FEATURES: u32 = 0x3a;
 const STATISTICS: u32 = 1;
 /// The set of offloads (`ETH_SS_FEATURES`).
 const FEATURES: u32 = 4;
-/// Bytes of a name (`ETH_GSTRING_LEN`).
-const NAME: usize = 32;
 /// Most statistics that a driver may have; the largest have some thousands.
 const MOST: usize = 1 << 16;
 
@@ -90,7 +89,7 @@ impl Kernel {
     }
 
     fn room(count: usize, bytes: usize) -> Vec<u64> {
-        vec![0; 2 + ((2 * count + 4096) * bytes).div_ceil(8)]
+        vec![0; 2 + (most(count) * bytes).div_ceil(8)]
     }
 
     fn count_of(&self, netdev: &str, set: u32) -> io::Result<usize> {
@@ -103,20 +102,13 @@ impl Kernel {
     }
 
     fn names_of(&self, netdev: &str, set: u32, count: usize) -> io::Result<Vec<String>> {
-        // struct ethtool_gstrings: cmd, string_set, len, data; the names begin at the twelfth byte.
         let mut block = Self::room(count.min(MOST), NAME);
         if let [head, length, ..] = &mut *block {
             *head = pair(GET_STRINGS, set);
             *length = pair(u32::try_from(count).unwrap_or(0), 0);
         }
         self.ask(netdev, &mut block)?;
-        let length = block.get(1).map_or(0, |length| first(*length)).min(2 * count + 4096);
-        let bytes: Vec<u8> = block.iter().flat_map(|word| word.to_ne_bytes()).skip(12).take(length * NAME).collect();
-        let name = |name: &[u8]| {
-            let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-            String::from_utf8_lossy(name.get(..end).unwrap_or_default()).trim().to_owned()
-        };
-        Ok(bytes.chunks_exact(NAME).map(name).collect())
+        Ok(block::names(&block, count))
     }
 
     /// Offloads by the kernel's names: whether each is on, and whether it can't be changed.
@@ -126,37 +118,14 @@ impl Kernel {
     pub fn features(&self, netdev: &str) -> io::Result<Vec<(String, bool, bool)>> {
         let count = self.count_of(netdev, FEATURES)?;
         let names = self.names_of(netdev, FEATURES, count)?;
-        // struct ethtool_gfeatures: cmd, size, and for each 32 of them available, requested, active, never_changed.
         let groups = count.div_ceil(32);
         let mut block = Self::room(groups, 16);
         if let Some(head) = block.first_mut() {
             *head = pair(GET_FEATURES, u32::try_from(groups).unwrap_or(0));
         }
         self.ask(netdev, &mut block)?;
-        let bit = |index: usize, of: usize| {
-            let word = block.get(1 + index / 32 * 2 + of / 2).copied().unwrap_or(0);
-            let half = if of.is_multiple_of(2) { first(word) } else { second(word) };
-            half >> (index % 32) & 1 == 1
-        };
-        let feature = |(index, name)| (name, bit(index, 2), !bit(index, 0) || bit(index, 3));
-        Ok(names.into_iter().enumerate().map(feature).collect())
+        Ok(block::features(names, &block))
     }
-}
-
-/// Two 32-bit numbers as they lie in memory.
-fn pair(first: u32, second: u32) -> u64 {
-    let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
-    u64::from_ne_bytes([a, b, c, d, e, f, g, h])
-}
-
-fn second(pair: u64) -> usize {
-    let [_, _, _, _, e, f, g, h] = pair.to_ne_bytes();
-    usize::try_from(u32::from_ne_bytes([e, f, g, h])).unwrap_or(0)
-}
-
-fn first(pair: u64) -> usize {
-    let [a, b, c, d, ..] = pair.to_ne_bytes();
-    usize::try_from(u32::from_ne_bytes([a, b, c, d])).unwrap_or(0)
 }
 
 impl Statistics for Kernel {
@@ -169,16 +138,12 @@ impl Statistics for Kernel {
     }
 
     fn values(&self, netdev: &str, count: usize) -> io::Result<Vec<u64>> {
-        // struct ethtool_stats: cmd, n_stats, data.
         let mut block = Self::room(count.min(MOST), 8);
         if let Some(head) = block.first_mut() {
             *head = pair(GET_STATS, u32::try_from(count).unwrap_or(0));
         }
         self.ask(netdev, &mut block)?;
-        let length = block.first().map_or(0, |head| second(*head));
-        block.drain(..1);
-        block.truncate(length);
-        Ok(block)
+        Ok(block::values(&block))
     }
 }
 

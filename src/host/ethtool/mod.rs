@@ -1,5 +1,6 @@
 //! Statistics of the network interfaces that share a port with an RDMA device (ethtool).
 
+pub mod block;
 pub mod kernel;
 pub mod standard;
 pub mod table;
