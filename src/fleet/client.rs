@@ -113,10 +113,14 @@ impl Client {
         // A password in an address ends up in process lists and in messages such as these.
         if let Some((_, host)) = endpoint.url.rsplit_once('@') {
             let why = "give credentials with --username and --password-file, or --bearer-token-file".to_owned();
-            return Err(ClientError::Url { url: format!("…@{host}"), why });
+            return Err(ClientError::Url { url: format!("...@{host}"), why });
         }
         let wrong = |why: &str| ClientError::Url { url: endpoint.url.clone(), why: why.to_owned() };
-        let address = format!("{}/api/v1/query", endpoint.url.trim_end_matches('/'));
+        let base = endpoint.url.trim_end_matches('/');
+        if let Some((before, _)) = base.split_once("/api/v1") {
+            return Err(wrong(&format!("what comes before /api/v1 is asked for: {before}")));
+        }
+        let address = format!("{base}/api/v1/query");
         let uri: Uri = address.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
             return Err(wrong("it should be like http://prometheus:9090"));
@@ -174,7 +178,11 @@ impl Client {
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("lanewatch/", env!("CARGO_PKG_VERSION"))));
         headers.extend(self.endpoint.headers.clone());
         let answer = self.pool.request(request).await;
-        let answer = answer.map_err(|error| ClientError::Connect { url: url.clone(), why: causes(&error) })?;
+        let answer = answer.map_err(|error| {
+            let why = causes(&error);
+            let hint = if is_plain(&why) { "the server speaks no TLS; is it http://? " } else { "" };
+            ClientError::Connect { url: url.clone(), why: format!("{hint}{why}") }
+        })?;
         let (head, body) = answer.into_parts();
         let body = match Limited::new(body, self.endpoint.limit).collect().await {
             Ok(body) => body.to_bytes(),
@@ -204,11 +212,17 @@ fn is_busy(status: StatusCode) -> bool {
 /// What may help, where that is plain.
 fn hint(status: StatusCode, message: &str) -> &'static str {
     match status {
+        _ if message.contains("HTTP request to an HTTPS server") => " (is it https://?)",
         _ if message.contains("no org id") => " (--tenant names one)",
         StatusCode::UNAUTHORIZED => " (see --username, --password-file, --bearer-token-file)",
         StatusCode::NOT_FOUND => " (is there a path before /api/v1?)",
         _ => "",
     }
+}
+
+/// Whether a TLS handshake met a server that answered in plain text.
+fn is_plain(why: &str) -> bool {
+    why.contains("InvalidContentType") || why.contains("InvalidMessage")
 }
 
 /// An error with all that led to it, each said once.
@@ -262,6 +276,14 @@ mod tests {
         for wrong in ["", "prometheus:9090", "ftp://p", "http://", "http://p?x=1", "http://a b", "http://u:secret@p"] {
             let Err(error @ ClientError::Url { .. }) = Client::new(endpoint(wrong)) else { panic!("{wrong}") };
             assert!(!error.to_string().contains("secret"));
+        }
+    }
+
+    #[test]
+    fn an_address_with_the_path_of_the_interface_is_cut_for_the_reader() {
+        for url in ["http://p:9090/api/v1", "http://p:9090/api/v1/query", "http://p:9090/api/v1/"] {
+            let Err(error) = Client::new(endpoint(url)) else { panic!("{url}") };
+            assert!(error.to_string().ends_with("what comes before /api/v1 is asked for: http://p:9090"), "{error}");
         }
     }
 

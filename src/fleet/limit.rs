@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::tally::{Fleet, ModelLine};
+use crate::model::count::of_both;
 use crate::model::units::BytesPerSecond;
 
 /// What can be held against a limit.
@@ -123,16 +124,33 @@ impl Limit {
     /// What is wrong, when the fleet is over the limit.
     pub fn exceeded(&self, fleet: &Fleet) -> Option<String> {
         let sums = &fleet.total;
-        let (count, of, what) = match self.quantity {
-            Quantity::Dead => (fleet.dead.count, sums.hosts + fleet.dead.count, "hosts that cannot be scraped"),
-            Quantity::Stale => (fleet.stale.count, sums.hosts + fleet.stale.count, "hosts whose agent no longer looks"),
+        let (count, of, (one, more)) = match self.quantity {
+            Quantity::Dead => (
+                fleet.dead.count,
+                sums.hosts + fleet.dead.count,
+                ("host that cannot be scraped", "hosts that cannot be scraped"),
+            ),
+            Quantity::Stale => (
+                fleet.stale.count,
+                sums.hosts + fleet.stale.count,
+                ("host whose agent no longer looks", "hosts whose agent no longer looks"),
+            ),
             Quantity::Skew => {
                 let skewed = fleet.models.values().map(ModelLine::skewed).sum();
-                (skewed, sums.devices, "devices with another firmware than most of their model")
+                let more = "devices with another firmware than most of their model";
+                (skewed, sums.devices, ("device with another firmware than most of its model", more))
             }
-            Quantity::Down => (sums.down_ports, sums.ports, "ports that should be up"),
-            Quantity::Missing => (sums.missing_devices, sums.devices + sums.missing_devices, "devices that are gone"),
-            _ => (0, 0, ""),
+            Quantity::Down => (
+                sums.down_ports,
+                sums.ports,
+                ("port that should be up and is not", "ports that should be up and are not"),
+            ),
+            Quantity::Missing => (
+                sums.missing_devices,
+                sums.devices + sums.missing_devices,
+                ("device that is gone", "devices that are gone"),
+            ),
+            _ => (0, 0, ("", "")),
         };
         let rate = match self.quantity {
             Quantity::Stranded => Some(sums.stranded()),
@@ -153,8 +171,8 @@ impl Limit {
             }
             // Nothing at all: neither bandwidth nor anything whose bandwidth is not known.
             (Allowed::Part(_), Some(rate)) => (rate.0 > 1.0 || count > 0).then(|| by_rate(rate)),
-            (Allowed::Part(part), None) => (number(count) > part * number(of)).then(|| format!("{count} {what}")),
-            (Allowed::Count(allowed), _) => (number(count) > allowed).then(|| format!("{count} {what}")),
+            (Allowed::Part(part), None) => (number(count) > part * number(of)).then(|| of_both(count, one, more)),
+            (Allowed::Count(allowed), _) => (number(count) > allowed).then(|| of_both(count, one, more)),
             (Allowed::Rate(_), None) => None,
         };
         found.map(|found| format!("{self}: {found}"))

@@ -10,6 +10,7 @@ pub mod client;
 pub mod facts;
 pub mod host;
 pub mod limit;
+pub mod matchers;
 pub mod post;
 pub mod query;
 pub mod strand;

@@ -16,13 +16,13 @@ pub struct Audit {
     pub server: Server,
     /// Labels to group by: those of targets (site, rack), or of devices (hca_type, board_id, firmware_version, driver,
     /// numa_node, link_layer)
-    #[arg(long, value_name = "LABEL,…", value_delimiter = ',')]
+    #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
     pub by: Vec<String>,
     /// Only hosts with these labels, as in PromQL: site="ams",env!="lab"
     #[arg(long = "match", value_name = "MATCHERS", default_value = "", hide_default_value = true)]
     pub matchers: String,
     /// Labels that tell hosts apart; add the cluster where two have an `instance` in common
-    #[arg(long, value_name = "LABEL,…", value_delimiter = ',', default_value = "job,instance")]
+    #[arg(long, value_name = "LABEL,...", value_delimiter = ',', default_value = "job,instance")]
     pub identity: Vec<String>,
     /// The moment: how long ago (2h), or a time (2026-01-31T12:00:00Z) [default: the server's now]
     #[arg(long, value_name = "TIME")]

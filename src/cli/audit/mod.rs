@@ -2,24 +2,27 @@
 
 pub mod flags;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use flags::{Audit as Flags, AuditFormat, AuditTable, Server};
 
 use super::failure::Failure;
+use super::moment::moment;
 use super::print;
+use super::terminal::is_capable;
 use crate::export::audit::csv::{Table, table};
 use crate::export::audit::{json, text};
-use crate::fleet::audit::{Plan, audit};
+use crate::fleet::audit::{AuditError, Plan, audit};
 use crate::fleet::client::{Client, ClientError, Endpoint};
+use crate::fleet::matchers::matchers;
 use crate::fleet::query::{Scope, is_label};
 use crate::fleet::tally::Fleet;
 use crate::fleet::tls::TlsFiles;
@@ -41,16 +44,28 @@ pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
         error => Failure::Other(error.into()),
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut meter = Meter { shown: std::io::stderr().is_terminal() };
+    let mut meter = Meter { shown: is_capable(&std::io::stderr()) };
     let outcome = runtime.block_on(audit(&client, &plan, &mut |done, all| meter.show(done, all)));
     meter.end();
-    let fleet = outcome.map_err(anyhow::Error::from)?;
+    let fleet = outcome.map_err(|error| refused(error, &plan))?;
     let exceeded: Vec<String> = flags.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
     print(written(flags, &fleet, &exceeded)?.as_bytes())?;
     for line in &exceeded {
         eprintln!("lanewatch: {line}");
     }
     Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+}
+
+/// Why there is no audit. A server that cannot read a query finds fault with what a person wrote into it.
+fn refused(error: AuditError, plan: &Plan) -> Failure {
+    match error {
+        AuditError::Client(ClientError::Status { status, message, .. })
+            if status == StatusCode::BAD_REQUEST && !plan.scope.matchers.is_empty() =>
+        {
+            Failure::Usage(format!("--match {}: the server says {message}", plan.scope.matchers))
+        }
+        error => Failure::Other(error.into()),
+    }
 }
 
 fn written(flags: &Flags, fleet: &Fleet, exceeded: &[String]) -> anyhow::Result<String> {
@@ -74,15 +89,10 @@ fn plan(flags: &Flags) -> Result<Plan, Failure> {
     if !flags.identity.iter().any(|label| label == "instance") {
         return Err(Failure::Usage("--identity must have `instance` in it".to_owned()));
     }
-    let matchers = flags.matchers.trim();
-    let inner = matchers.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(matchers);
-    let time = flags.time.as_deref().map(|text| moment(text, SystemTime::now())).transpose()?;
+    let matchers = matchers(&flags.matchers).map_err(|why| Failure::Usage(format!("--match: {why}")))?;
+    let time = flags.time.as_deref().map(|text| seconds(text, SystemTime::now())).transpose()?;
     Ok(Plan {
-        scope: Scope {
-            matchers: inner.trim_matches([' ', ',']).to_owned(),
-            identity: flags.identity.clone(),
-            by: flags.by.clone(),
-        },
+        scope: Scope { matchers, identity: flags.identity.clone(), by: flags.by.clone() },
         time,
         shard: usize::from(flags.server.shard),
         top: flags.top,
@@ -91,14 +101,11 @@ fn plan(flags: &Flags) -> Result<Plan, Failure> {
     })
 }
 
-/// A moment in seconds since 1970.
-fn moment(text: &str, now: SystemTime) -> Result<f64, Failure> {
-    let ago = humantime::parse_duration(text).ok().and_then(|time| now.checked_sub(time));
-    let moment = ago.or_else(|| humantime::parse_rfc3339_weak(text).ok());
-    let seconds = moment.and_then(|moment| moment.duration_since(SystemTime::UNIX_EPOCH).ok());
-    seconds.map(|since| Duration::from_secs(since.as_secs()).as_secs_f64()).ok_or_else(|| {
-        Failure::Usage(format!("{text:?} is no time: how long ago (30m, 2h, 1d), or 2026-01-31T12:00:00Z"))
-    })
+/// A moment in whole seconds since 1970.
+fn seconds(text: &str, now: SystemTime) -> Result<f64, Failure> {
+    let since = moment(text, now)?.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.map_err(|_| Failure::Usage(format!("{text:?} is before 1970")))?;
+    Ok(Duration::from_secs(since.as_secs()).as_secs_f64())
 }
 
 fn endpoint(server: &Server) -> Result<Endpoint, Failure> {
@@ -143,7 +150,7 @@ fn endpoint(server: &Server) -> Result<Endpoint, Failure> {
 
 /// The content of a file with a secret, without the line's end.
 fn secret(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
@@ -176,8 +183,8 @@ mod tests {
     #[test]
     fn moments() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_millis(1_790_000_000_500);
-        assert_eq!(moment("1h", now).ok(), Some(1_789_996_400.0));
-        assert_eq!(moment("2026-09-21T13:33:20Z", now).ok(), Some(1_789_997_600.0));
-        assert!(moment("noon", now).is_err());
+        assert_eq!(seconds("1h", now).ok(), Some(1_789_996_400.0));
+        assert_eq!(seconds("2026-09-21T13:33:20Z", now).ok(), Some(1_789_997_600.0));
+        assert!(seconds("noon", now).is_err());
     }
 }
