@@ -447,7 +447,7 @@ fn what_cannot_be_kept_is_said_once() {
     let all = ["baseline", "accept", "--path.rootfs", "host", "--storage.path", "file/state"];
     let output = lanewatch_in(place.path(), &all);
     assert_eq!(output.code, Some(1));
-    for why in ["nothing is known: there is no ", "state/state.json cannot be read: "] {
+    for why in ["nothing is known: there is no ", "state/state.json cannot be read ("] {
         let shown = lanewatch_in(place.path(), &["baseline", "show", "--storage.path", "state"]);
         assert_eq!((shown.code, shown.stdout.as_str()), (Some(1), ""));
         assert!(is_one_line(&shown.stderr) && shown.stderr.contains(why), "{}", shown.stderr);

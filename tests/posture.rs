@@ -90,7 +90,7 @@ fn a_host_that_is_set_up_well_is_told_nothing() {
 #[test]
 fn each_aspect_is_said_with_why_it_matters() {
     let governor = with("/sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "powersave");
-    says(&governor, "governor", &["powersave on 1 CPUs", "answer interrupts and small messages late", "cpupower"]);
+    says(&governor, "governor", &["powersave on 1 CPU", "answer interrupts and small messages late", "cpupower"]);
 
     let (io, devices) = host();
     for device in &devices {
@@ -194,7 +194,7 @@ fn verbose_tells_the_facts() {
         "IOMMU            identity",
         &format!("IOMMU groups     {address} identity"),
         "kernel arguments intel_iommu=on iommu=pt isolcpus=2-3",
-        "CPU governor     powersave on 1 CPUs",
+        "CPU governor     powersave on 1 CPU",
         "NUMA balancing   on",
         "huge pages       16 of 1048576 kB, 4 free",
         "drivers          mlx5_core 24.10-1.1.4",

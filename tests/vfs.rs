@@ -9,15 +9,14 @@ mod common;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
 use common::iplink;
-use common::run::{PROGRAM, to_its_end};
+use common::run::{PROGRAM, as_nobody, to_its_end};
 use common::vfs::VfHost;
 use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
@@ -236,18 +235,7 @@ fn without_permissions_all_else_is_said_and_no_noise_is_made() {
     for path in CLOSED {
         closed(path);
     }
-    let mut run = Command::new(PROGRAM);
-    run.args(["vf", "--format", "json", "--path.rootfs"]).arg(root.path()).args(["--storage.path", "/nonexistent"]);
-    if rustix::process::geteuid().is_root() {
-        // A copy that anybody may run.
-        let program = root.path().join("lanewatch");
-        fs::copy(PROGRAM, &program).unwrap();
-        chown(&program, Some(65_534), Some(65_534)).unwrap();
-        run = Command::new(&program);
-        run.uid(65_534).gid(65_534).args(["vf", "--format", "json", "--path.rootfs"]).arg(root.path());
-        run.args(["--storage.path", "/nonexistent"]).current_dir("/");
-    }
-    let out = to_its_end(run, Duration::from_secs(30));
+    let out = as_nobody(root.path(), &["vf", "--format", "json"]);
     assert_eq!((out.code, out.stderr.as_str()), (Some(0), ""), "{}", out.stdout);
     let document: serde_json::Value = serde_json::from_str(&out.stdout).unwrap();
     let pf = &document["pfs"][0];

@@ -6,6 +6,7 @@ use super::View;
 use super::kmsg::advice;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::{counted, of_both};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::kmsg::Kind;
@@ -53,11 +54,11 @@ fn condition(
     let FunctionHealth { pci_address, device, .. } = health;
     let names: Vec<&str> = broken.iter().map(|(_, _, reporter)| &*reporter.name).collect();
     let summary = format!(
-        "{device} ({pci_address}): the driver's health reporter {} is in error ({} errors, {} recoveries). {} `devlink \
+        "{device} ({pci_address}): the driver's health reporter {} is in error ({}, {}). {} `devlink \
          health show pci/{pci_address} reporter {}` has more.",
         names.join(", "),
-        worst.errors,
-        worst.recoveries,
+        counted(worst.errors, "error"),
+        of_both(worst.recoveries, "recovery", "recoveries"),
         advice(kind),
         worst.name,
     );

@@ -7,6 +7,7 @@ use super::View;
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::{counted, of_both};
 use crate::model::cpus::CpuSet;
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::history::{History, IrqBaseline, IrqHistory};
@@ -170,12 +171,12 @@ fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
     let cpus: Vec<String> = off_cpus(placed, &off).take(NAMED).map(|cpu| cpu.to_string()).collect();
     let period = if placed.past.since_boot { "since boot" } else { "lately" };
     let summary = format!(
-        "{}: {:.1} % of its interrupts {period} were served outside its NUMA node {} ({} of {count} completion vectors, \
-         on CPU {}), so data crosses the sockets. {}",
+        "{}: {:.1} % of its interrupts {period} were served outside its NUMA node {} ({} of {}, on CPU {}), so data crosses the sockets. {}",
         placed.name(),
         share * 100.0,
         placed.node,
         off.len(),
+        counted(count, "completion vector"),
         cpus.join(", "),
         advice(view, placed, &off)
     );
@@ -352,10 +353,10 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
         let off = |vector: &&IrqVector| nodes.vector_locality(Some(placed.node), vector) == Locality::Remote;
         let off: Vec<&IrqVector> = placed.vectors().filter(off).collect();
         let summary = format!(
-            "{}: {} of its {} completion vectors are on its NUMA node {}, it was {} of {} before. {}",
+            "{}: {} of its {} on its NUMA node {}, it was {} of {} before. {}",
             placed.name(),
             now.local,
-            now.vectors,
+            of_both(now.vectors, "completion vector is", "completion vectors are"),
             placed.node,
             before.local,
             before.vectors,

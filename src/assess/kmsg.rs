@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::times;
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{KernelLog, Kind, MessageGroup};
@@ -34,7 +35,7 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
     for (subject, mut said) in subjects {
         said.sort_by_key(|(severity, group)| (std::cmp::Reverse(*severity), group.kind));
         let Some((severity, worst)) = said.first().copied() else { continue };
-        let others: Vec<String> = said.iter().skip(1).map(|(_, group)| times(group)).collect();
+        let others: Vec<String> = said.iter().skip(1).map(|(_, group)| seen(group)).collect();
         let others = if others.is_empty() { String::new() } else { format!(" (and {})", others.join(", ")) };
         let who = match &subject {
             _ if worst.address.is_none() && worst.device.is_none() => {
@@ -44,7 +45,7 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
         };
         let summary = format!(
             "{who}: the kernel said {} within the last hour{others}: \"{}\". {}",
-            times(worst),
+            seen(worst),
             worst.text,
             advice(worst.kind)
         );
@@ -110,9 +111,9 @@ fn severity(group: &MessageGroup, now: Tick) -> Severity {
     if storms { Severity::Warning } else { group.kind.severity() }
 }
 
-fn times(group: &MessageGroup) -> String {
+fn seen(group: &MessageGroup) -> String {
     let kind = group.kind.as_str();
-    if group.count == 1 { format!("{kind} once") } else { format!("{kind} {} times", group.count) }
+    format!("{kind} {}", times(group.count))
 }
 
 /// What to do about a kind of message.

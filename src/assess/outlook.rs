@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 pub use hidden::{missing, missing_of};
 
+use crate::model::count::counted;
 use crate::model::environment::{Capability, Environment};
 use crate::model::holder::{Holder, Missing};
 use crate::model::posture::Posture;
@@ -181,7 +182,8 @@ fn area(name: &'static str, what: &str, collector: &CollectorState, environment:
             sight(Seen::Partly, "stuck", format!("{what}: {} does not answer", collector.stuck.join(", ")), None)
         }
         Some(_) if others > 0 => {
-            let text = format!("{what}: {others} files cannot be read (the collectors' table says which)");
+            let files = counted(others, "file");
+            let text = format!("{what}: {files} cannot be read (the collectors' table says which)");
             sight(Seen::Partly, "unreadable", text, None)
         }
         // A kernel always has a log: a /dev of the agent's own hides it.

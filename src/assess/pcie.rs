@@ -11,6 +11,8 @@ use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciClass;
+use crate::model::posture::Posture;
+use crate::model::reading::Reading;
 use crate::model::topology::{Dimension, Link, Verdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
@@ -100,24 +102,41 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
         let (speed, width) = (link.speed().verdict(), link.width().verdict());
         let slow = speed == Verdict::Degraded && !may_be_idle(view, link);
         let narrow = width == Verdict::Degraded;
-        // What is known to be less is less, whatever else could not be read.
-        let unknown =
-            link.unread().is_some() && !slow && !narrow || (speed, width) == (Verdict::Unknown, Verdict::Unknown);
-        if unknown || link.is_placeholder(fastest_port(view, link.name)) {
+        if link.is_placeholder(fastest_port(view, link.name)) {
             verdicts.unknown(Check::PcieDegraded, subject.clone(), link.unread());
             verdicts.unknown(Check::PcieLimitedBySlot, subject, link.unread());
             continue;
         }
+        // What is known to be less is less, whatever else is not known.
         if slow || narrow {
             verdicts.skipped(Check::PcieLimitedBySlot);
             verdicts.found(evidence(link, degraded(view, link, slow, narrow)).device(device));
-        } else if speed == Verdict::LimitedBySlot || width == Verdict::LimitedBySlot {
-            verdicts.ok(Check::PcieDegraded);
-            verdicts.found(evidence(link, limited_by_slot(view, link)).device(device));
-        } else {
-            verdicts.ok(Check::PcieDegraded);
-            verdicts.ok(Check::PcieLimitedBySlot);
+            continue;
         }
+        let known = speed != Verdict::Unknown && width != Verdict::Unknown;
+        let by_slot = speed == Verdict::LimitedBySlot || width == Verdict::LimitedBySlot;
+        if known {
+            verdicts.ok(Check::PcieDegraded);
+        } else {
+            not_told(view, link, Check::PcieDegraded, verdicts);
+        }
+        match (by_slot, known) {
+            (true, _) => verdicts.found(evidence(link, limited_by_slot(view, link)).device(device)),
+            (false, true) => verdicts.ok(Check::PcieLimitedBySlot),
+            (false, false) => not_told(view, link, Check::PcieLimitedBySlot, verdicts),
+        }
+    }
+}
+
+/// A link of which speed or width is not known. A guest's links, and those of integrated functions, say nothing by
+/// nature; others should.
+fn not_told(view: &View<'_>, link: &Link, check: Check, verdicts: &mut Verdicts) {
+    let subject = Subject::Pci(link.name);
+    let guest = view.snapshot.all::<Posture>().any(|posture| posture.virtualization.is_some_and(|kind| kind != "none"));
+    match link.unread() {
+        reason @ Some(_) => verdicts.unknown(check, subject, reason),
+        None if link.upstream.is_some() && link.is_there() && !guest => verdicts.untold(check, subject),
+        None => verdicts.unknown(check, subject, None),
     }
 }
 
@@ -194,9 +213,10 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
         let subject = Subject::Port(key.clone());
         let Some(rate) = lane.rate else {
             let port = view.snapshot.device(&key.device).and_then(|d| d.ports.iter().find(|p| p.number == key.port));
-            match port.and_then(|port| port.state.reason().or(port.rate.reason())) {
-                reason @ Some(_) => verdicts.unknown(Check::PcieBelowPortRate, subject, reason),
-                None => verdicts.skipped(Check::PcieBelowPortRate),
+            match port.map(|port| (port.state, port.state.reason().or(port.rate.reason()))) {
+                Some((_, reason @ Some(_))) => verdicts.unknown(Check::PcieBelowPortRate, subject, reason),
+                Some((Reading::Absent, None)) => verdicts.untold(Check::PcieBelowPortRate, subject),
+                _ => verdicts.skipped(Check::PcieBelowPortRate),
             }
             continue;
         };
@@ -330,3 +350,6 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::times;
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::history::{DeviceBaseline, History};
 use crate::model::ids::PortKey;
@@ -39,17 +40,30 @@ pub fn baseline_key(history: &History, device: &RdmaDevice) -> String {
     same.map_or_else(|| device.name.to_string(), |(key, _)| key.clone())
 }
 
-/// `port_down`: expected up, and not ACTIVE or not LinkUp.
+/// A port's state; where it has none, the check is told that it is not known.
+fn state(port: &Port, check: Check, key: &PortKey, verdicts: &mut Verdicts) -> Option<PortState> {
+    match port.state {
+        Reading::Value(state) => return Some(state),
+        Reading::Absent => verdicts.untold(check, Subject::Port(key.clone())),
+        Reading::Unreadable(reason) => verdicts.unknown(check, Subject::Port(key.clone()), Some(reason)),
+    }
+    None
+}
+
+/// `port_down`: expected up, and not ACTIVE or not LinkUp. A device of which the host shows no port is not known.
 pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
+    for device in view.snapshot.devices().filter(|device| device.ports.is_empty()) {
+        let subject = Subject::Device(device.name.clone());
+        let directory = format!("/{}/ports", device.name);
+        let faults = view.snapshot.collector("rdma").map_or(&[][..], |rdma| &rdma.faults);
+        match faults.iter().find(|fault| fault.source.ends_with(&directory)) {
+            Some(fault) => verdicts.unknown(Check::PortDown, subject, Some(fault.reason)),
+            None => verdicts.untold(Check::PortDown, subject),
+        }
+    }
     for (device, port, key) in ports(view) {
         let subject = Subject::Port(key.clone());
-        let state = match port.state {
-            Reading::Value(state) => state,
-            ref missing => {
-                verdicts.unknown(Check::PortDown, subject, missing.reason());
-                continue;
-            }
-        };
+        let Some(state) = state(port, Check::PortDown, &key, verdicts) else { continue };
         let linked = port.physical_state.value().is_none_or(|physical| physical == PhysicalState::LinkUp);
         if state == PortState::ActiveDefer || (state == PortState::Active && linked) {
             verdicts.ok(Check::PortDown);
@@ -144,8 +158,7 @@ fn describe_down(
 pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
     let rates = rates_by_make(view);
     for (device, port, key) in ports(view) {
-        if let reason @ Some(_) = port.state.reason() {
-            verdicts.unknown(Check::PortRateLow, Subject::Port(key), reason);
+        if state(port, Check::PortRateLow, &key, verdicts).is_none() {
             continue;
         }
         if !port.is_active() {
@@ -245,9 +258,9 @@ pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
         let count = flaps.into_iter().flatten().filter(|at| now.since(**at) <= 12 * HOUR).count();
         let critical = count >= view.policy.thresholds.flaps_critical;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
-        let times = if count == 1 { "once".to_owned() } else { format!("{count} times") };
         let summary = format!(
-            "{key} lost its link and got it back {times} in 12 h: suspect cable, module or the other end before the card."
+            "{key} lost its link and got it back {} in 12 h: suspect cable, module or the other end before the card.",
+            times(count)
         );
         verdicts.found(
             Condition::new(Check::PortFlapping, Subject::Port(key), severity, "link_lost", summary)

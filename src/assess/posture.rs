@@ -6,6 +6,7 @@ use std::sync::Arc;
 use super::verdicts::Verdicts;
 use super::{View, isolation};
 use crate::model::check::{Check, Severity};
+use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::irq::Nodes;
 use crate::model::pcie::PciFunction;
@@ -43,7 +44,7 @@ fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
         .governors
         .iter()
         .filter(|(governor, _)| &***governor != "performance")
-        .map(|(governor, cpus)| format!("{governor} on {cpus} CPUs"))
+        .map(|(governor, cpus)| format!("{governor} on {}", counted(*cpus, "CPU")))
         .collect();
     let governor = (!slow.is_empty()).then(|| {
         format!(

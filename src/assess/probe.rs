@@ -4,6 +4,7 @@ use super::View;
 use super::lane::Lanes;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::counted;
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::ids::PortKey;
 use crate::model::probe::{AGREE, Direction, Failure, Measured, Outcome, Probe, ProbeKey, ProbePast, Run, Statistic};
@@ -247,7 +248,8 @@ fn each(view: &View<'_>, verdicts: &mut Verdicts, check: Check, outcome: Outcome
         let (name, count, of) = (key.probe.as_str(), past.recent(outcome), past.runs.len());
         let peer = run.peer.as_ref().map(|peer| format!(" to {peer}")).unwrap_or_default();
         let at = subject(key);
-        let summary = format!("{name}{peer} on {at} {verb} in {count} of the last {of} runs: {}.", run.text);
+        let summary =
+            format!("{name}{peer} on {at} {verb} in {count} of the last {}: {}.", counted(of, "run"), run.text);
         let mut condition = Condition::new(check, at, Severity::Warning, word(run), summary).hold(Hold::None);
         let measured = run.measured.bandwidth.first().map(|(_, value)| *value);
         condition = condition

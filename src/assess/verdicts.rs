@@ -30,7 +30,12 @@ impl Verdicts {
 
     /// The check could not judge a subject; `reason` is none when the host has nothing to say on it.
     pub fn unknown(&mut self, check: Check, subject: Subject, reason: Option<Reason>) {
-        self.undecided.push(Undecided { check, subject, reason });
+        self.undecided.push(Undecided { check, subject, reason, due: reason.is_some() });
+    }
+
+    /// The check could not judge a subject of which the host says nothing, though it should.
+    pub fn untold(&mut self, check: Check, subject: Subject) {
+        self.undecided.push(Undecided { check, subject, reason: None, due: true });
     }
 
     /// The check found something.

@@ -18,7 +18,7 @@ use super::args::{Common, Serve};
 use super::config::ConfigError;
 use super::failure::Failure;
 use super::follow;
-use super::listen::listen;
+use super::listen::{listen, url};
 use super::peers::{AtWork, follow as follow_list};
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
@@ -65,7 +65,7 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
         probes.spawn(move || scheduler.run(&stopped))
     });
     let probes = probes.transpose().context("cannot start probes")?;
-    let code = run(poller, &web, common.config.as_deref(), &peers, again);
+    let code = run(poller, &web, common.config.as_deref(), &peers, again, |_| {});
     stop_all();
     drop(stop);
     // Whatever is being measured ends with the agent, and leaves nothing behind.
@@ -92,7 +92,8 @@ fn scheduler(settings: &Settings, poller: &Poller, party: Option<Arc<Party>>) ->
     Some(scheduler.with_party(party))
 }
 
-/// Runs a poller and serves what it finds; `again` reads the configuration anew.
+/// Runs a poller and serves what it finds; `again` reads the configuration anew, `told` is told the address once it is
+/// listened on.
 ///
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
@@ -102,6 +103,7 @@ pub fn run<E: std::fmt::Display>(
     file: Option<&Path>,
     peers: &AtWork,
     again: impl Fn() -> Result<Settings, E>,
+    told: impl FnOnce(&str),
 ) -> Result<ExitCode, Failure> {
     let handle = poller.handle();
     let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.pulse(watchdog::beat(every))));
@@ -110,8 +112,11 @@ pub fn run<E: std::fmt::Display>(
     let options =
         Options { telemetry_path: web.telemetry_path.clone(), max_requests: web.max_requests, ..Options::default() };
     let app = Arc::new(App::new(Arc::new(Reports(handle.clone())), options, agent));
+    let mut encrypted = false;
     if let Some(file) = &web.config {
-        follow::install(&app, Web::load(file).map_err(ConfigError::from)?);
+        let web = Web::load(file).map_err(ConfigError::from)?;
+        encrypted = web.tls.is_some();
+        follow::install(&app, web);
     }
     peers.open(&app)?;
     runtime.block_on(async {
@@ -120,6 +125,9 @@ pub fn run<E: std::fmt::Display>(
             if let Ok(address) = listener.local_addr() {
                 tracing::info!(%address, "listening");
             }
+        }
+        if let Some(address) = listeners.first().and_then(|listener| listener.local_addr().ok()) {
+            told(&url(address, encrypted));
         }
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         let worker = std::thread::Builder::new().name("poller".to_owned()).spawn(move || poller.run())?;

@@ -4,10 +4,10 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use super::bench::args::Bench;
-use crate::host::{COLLECTORS, ON_DEMAND};
+use super::switches;
 
 /// Watches the whole lane of RDMA and SR-IOV cards: ports, PCIe links, counters; tells which link is degraded and
 /// what to do.
@@ -163,7 +163,7 @@ pub struct Check {
 /// `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct Explain {
-    /// The device, or one of its ports (`mlx5_3`, `mlx5_3/1`); all when left out
+    /// The device or one of its ports (`mlx5_3`, `mlx5_3/1`), a PCI address or an interface; all when left out
     pub device: Option<String>,
     /// Colours: auto, always, never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -315,7 +315,7 @@ pub enum ExitMap {
 /// When to use colours.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Color {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless NO_COLOR is set or it is dumb.
     Auto,
     /// Always.
     Always,
@@ -332,39 +332,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// The command with a pair of flags for each collector.
 pub fn command() -> clap::Command {
-    let mut command = Cli::command();
-    for spec in COLLECTORS {
-        let arg = |name: String, help: String| {
-            let heading = "Collectors";
-            Arg::new(name.clone()).long(name).help(help).action(ArgAction::SetTrue).global(true).help_heading(heading)
-        };
-        let default = if ON_DEMAND.contains(&spec.name) { "" } else { " (default)" };
-        let (on, off) = (format!("collector.{}", spec.name), format!("no-collector.{}", spec.name));
-        command = command
-            .arg(arg(on.clone(), format!("Read {}{default}", spec.about)).overrides_with(off.clone()))
-            .arg(arg(off, format!("Do not read {}", spec.about)).overrides_with(on));
-    }
-    command
-}
-
-/// Collectors that the command line switches on or off.
-pub fn collector_flags(matches: &ArgMatches) -> Vec<(&'static str, bool)> {
-    let deepest = std::iter::successors(Some(matches), |m| m.subcommand().map(|(_, m)| m)).last().unwrap_or(matches);
-    let given = |name: &str| {
-        deepest.try_contains_id(name).is_ok_and(|known| known)
-            && deepest.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
-            && deepest.get_flag(name)
-    };
-    let mut flags = Vec::new();
-    for spec in COLLECTORS {
-        if given(&format!("collector.{}", spec.name)) {
-            flags.push((spec.name, true));
-        }
-        if given(&format!("no-collector.{}", spec.name)) {
-            flags.push((spec.name, false));
-        }
-    }
-    flags
+    switches::added(Cli::command())
 }
 
 /// Reads the command line; `serve` is what is meant when no command is named.

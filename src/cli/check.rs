@@ -2,14 +2,17 @@
 
 use std::process::ExitCode;
 
+use serde_json::{Value, json};
+
 use super::args::{Check as Flags, CheckFormat, ExitMap};
 use super::failure::Failure;
 use super::look::look;
 use super::print;
 use super::settings::Settings;
-use crate::export::json;
+use crate::export::json as documents;
 use crate::export::text::check;
 use crate::model::check::Status;
+use crate::watch::store::Store;
 
 /// Looks at the host and says what is wrong.
 ///
@@ -19,12 +22,17 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     let report = look(settings, flags.sample, flags.timeout)?;
     let hidden = flags.strict && !report.limited.is_empty();
     let status = if hidden { report.status.max(Status::Unknown) } else { report.status };
+    let trouble = Store::new(settings.storage.clone()).trouble();
+    let note = |before: &str| trouble.as_ref().map_or_else(String::new, |trouble| format!("{before}{trouble}\n"));
     let text = match flags.format {
-        CheckFormat::Text => check::text(&report, status, flags.verbose),
-        CheckFormat::Nagios => check::nagios(&report, status),
+        CheckFormat::Text => check::text(&report, status, flags.verbose) + &note("\nnote     "),
+        CheckFormat::Nagios => check::nagios(&report, status) + &note("note: ").replace('|', "/"),
         CheckFormat::Npd => check::npd(&report, status),
         CheckFormat::Json => {
-            let document = json::findings(&report, status);
+            let mut document = documents::findings(&report, status);
+            if let (Some(trouble), Value::Object(map)) = (trouble, &mut document) {
+                map.insert("notes".to_owned(), json!([trouble]));
+            }
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
         }
     };

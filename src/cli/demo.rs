@@ -13,7 +13,7 @@ use super::agent;
 use super::args::{Common, Demo as Flags};
 use super::failure::Failure;
 use super::peers::AtWork;
-use super::settings::{Settings, WebSettings};
+use super::settings::Settings;
 use crate::host::collector::Setup;
 use crate::host::example::Example;
 use crate::model::event::EventKind;
@@ -45,28 +45,23 @@ pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &F
             }
         })
         .context("cannot start the example host")?;
-    eprint!("{}", announcement(&web));
-    agent::run(poller, &web, common.config.as_deref(), &AtWork::default(), || Settings::new(common, matches))
+    let announce = |url: &str| eprint!("{}", announcement(url, &web.telemetry_path));
+    let again = || Settings::new(common, matches);
+    agent::run(poller, &web, common.config.as_deref(), &AtWork::default(), again, announce)
 }
 
 /// Where to look, and what there will be to see.
-fn announcement(web: &WebSettings) -> String {
-    let address = web.listen.first().map_or("", String::as_str);
-    let url = match address.strip_prefix(':') {
-        Some(port) => format!("http://localhost:{port}"),
-        None => format!("http://{address}"),
-    };
+fn announcement(url: &str, metrics: &str) -> String {
     format!(
         "An example host: two ConnectX-6 at 200 Gb/s (mlx5_0, mlx5_1). Nothing of this machine is read.\n\
          \n\
          \x20 page     {url}/\n\
-         \x20 metrics  {url}{}\n\
+         \x20 metrics  {url}{metrics}\n\
          \n\
          In 8 s the PCIe link of mlx5_1 trains to 8 GT/s x8 and carries 63 of its 200 Gb/s; three readings later that\n\
          is a finding. At 1:38 it recovers, at 2:30 the port loses its link for 8 s, and at 3:30 the link degrades\n\
          again, and so on.\n\
-         Ctrl-C ends it.\n\n",
-        web.telemetry_path
+         Ctrl-C ends it.\n\n"
     )
 }
 
@@ -76,14 +71,7 @@ mod tests {
 
     #[test]
     fn it_says_where_to_look() {
-        let web = |listen: &str| WebSettings {
-            listen: vec![listen.to_owned()],
-            telemetry_path: "/m".to_owned(),
-            max_requests: 1,
-            systemd_socket: false,
-            config: None,
-        };
-        assert!(announcement(&web(":10015")).contains("page     http://localhost:10015/\n"));
-        assert!(announcement(&web("127.0.0.1:9")).contains("metrics  http://127.0.0.1:9/m\n"));
+        let text = announcement("http://127.0.0.1:9", "/m");
+        assert!(text.contains("page     http://127.0.0.1:9/\n") && text.contains("metrics  http://127.0.0.1:9/m\n"));
     }
 }

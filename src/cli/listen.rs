@@ -23,6 +23,15 @@ pub async fn listen(settings: &WebSettings) -> anyhow::Result<Vec<TcpListener>> 
     Ok(listeners)
 }
 
+/// Where a browser of this host finds what listens here.
+pub fn url(address: SocketAddr, encrypted: bool) -> String {
+    let scheme = if encrypted { "https" } else { "http" };
+    if address.ip().is_unspecified() {
+        return format!("{scheme}://localhost:{}", address.port());
+    }
+    format!("{scheme}://{address}")
+}
+
 /// `:10015` is every address of the host, in both families where it has both.
 async fn bind(address: &str) -> anyhow::Result<TcpListener> {
     let Some(port) = address.strip_prefix(':') else {
@@ -48,4 +57,21 @@ fn handed_over() -> anyhow::Result<Vec<TcpListener>> {
         bail!("--web.systemd-socket: systemd handed over no socket (LISTEN_FDS); start it through its socket unit");
     }
     Ok(listeners)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_for_a_browser() {
+        for (address, encrypted, expected) in [
+            ("127.0.0.1:9", false, "http://127.0.0.1:9"),
+            ("[::]:10015", false, "http://localhost:10015"),
+            ("0.0.0.0:10015", true, "https://localhost:10015"),
+            ("[::1]:443", true, "https://[::1]:443"),
+        ] {
+            assert_eq!(url(address.parse().unwrap(), encrypted), expected);
+        }
+    }
 }

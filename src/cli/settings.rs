@@ -5,11 +5,12 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 
-use super::args::{Common, LogFormat, LogLevel, Web, collector_flags};
+use super::args::{Common, LogFormat, LogLevel, Web};
 use super::config::{self, ConfigError, File};
 use super::policy::policy;
 use super::probe::{ProbeSettings, probe};
 use super::qid_map::layout;
+use super::switches::collector_flags;
 use super::value::Reader;
 use crate::bench::station::Station;
 use crate::host::collector::{Filter, Setup};

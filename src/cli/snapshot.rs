@@ -19,6 +19,7 @@ use super::print;
 use super::settings::Settings;
 use crate::host::collector::Setup;
 use crate::host::recording::{Entries, Entry, Recording, Scrubber};
+use crate::model::count::counted;
 use crate::model::time::{rfc3339, unix_seconds};
 use crate::watch::clock::SystemClock;
 use crate::watch::{Engine, Poller};
@@ -52,10 +53,10 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     written.with_context(|| format!("cannot write {name}"))?;
     let count = |wanted: fn(&Entry) -> bool| entries.values().filter(|entry| wanted(entry)).count();
     let mut said = format!(
-        "wrote {name}: {} files, {} links, {} files that could not be read\n",
-        count(|entry| matches!(entry, Entry::File(_))),
-        count(|entry| matches!(entry, Entry::Link(_))),
-        count(|entry| *entry == Entry::Unreadable),
+        "wrote {name}: {}, {}, {} that could not be read\n",
+        counted(count(|entry| matches!(entry, Entry::File(_))), "file"),
+        counted(count(|entry| matches!(entry, Entry::Link(_))), "link"),
+        counted(count(|entry| *entry == Entry::Unreadable), "file"),
     );
     if flags.keep_identifiers {
         said.push_str("GUIDs, addresses and the host's name are in it as they are\n");

@@ -9,6 +9,7 @@ pub mod catalogue;
 pub mod content;
 pub mod exposition;
 pub mod families;
+pub mod gaps;
 pub mod http;
 pub mod json;
 pub mod lane;

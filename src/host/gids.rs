@@ -2,6 +2,7 @@
 //! `/sys/kernel/config/rdma_cm`). The kernel keeps all of it in its memory; no hardware is asked.
 
 use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, Ipv6Addr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,11 @@ pub const SPEC: Spec = Spec {
 
 /// Entries of a table that are looked at; the largest tables have so many.
 const MOST: usize = 1024;
+
+/// Entries of RoCE v2 whose address is read: an interface has a handful.
+const SHOWN: usize = 8;
+
+const ROCE_V2: &str = "RoCE v2";
 
 struct Gids {
     filter: Filter,
@@ -74,7 +80,10 @@ impl Lane for Tables {
 
 /// Nothing for a port that says nothing.
 fn port(pass: &mut Pass<'_>, class: &Path, device: &DeviceName, number: u32) -> Option<PortAddressing> {
-    let gids = types(pass, &class.join(format!("ports/{number}/gid_attrs/types")));
+    let ports = class.join(format!("ports/{number}"));
+    let types = types(pass, &ports.join("gid_attrs/types"));
+    let roce_v2 = types.roce_v2.into_iter().take(SHOWN).map(|index| (index, ipv4(pass, &ports, index))).collect();
+    let gids: Vec<(Arc<str>, usize)> = types.counts.into_iter().collect();
     let config = pass.host.sysfs.join(format!("kernel/config/rdma_cm/{device}/ports/{number}"));
     // A mode that nobody made a directory for is absent, not wrong.
     let default_mode = once(pass, &config.join("default_roce_mode"), text::label);
@@ -82,24 +91,44 @@ fn port(pass: &mut Pass<'_>, class: &Path, device: &DeviceName, number: u32) -> 
     let traffic_class = once(pass, &class.join(format!("tc/{number}/traffic_class")), traffic_class);
     let port = PortKey { device: device.clone(), port: number };
     let silent = gids.is_empty() && default_mode.is_none() && traffic_class.is_none();
-    (!silent).then_some(PortAddressing { port, gids, default_mode, default_tos, traffic_class })
+    (!silent).then_some(PortAddressing { port, gids, roce_v2, default_mode, default_tos, traffic_class })
 }
 
 fn once<T>(pass: &mut Pass<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
     Watched::new(path.to_owned()).read_unless_down(pass, parse).value()
 }
 
-/// How many entries there are of each type. An empty entry fails to be read, with EINVAL by most kernels.
-fn types(pass: &mut Pass<'_>, directory: &Path) -> Vec<(Arc<str>, usize)> {
+/// What a table's types say.
+#[derive(Default)]
+struct Types {
+    /// How many entries there are of each.
+    counts: BTreeMap<Arc<str>, usize>,
+    /// The indices of those of RoCE v2, in order.
+    roce_v2: Vec<u32>,
+}
+
+/// The IPv4 address that an entry stands for, if it does for one.
+fn ipv4(pass: &mut Pass<'_>, port: &Path, index: u32) -> Option<Ipv4Addr> {
+    let gid = once(pass, &port.join(format!("gids/{index}")), text::label)?;
+    gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()
+}
+
+/// How many entries there are of each type, and which are of RoCE v2. An empty entry fails to be read, with EINVAL by most kernels.
+fn types(pass: &mut Pass<'_>, directory: &Path) -> Types {
     let names = pass.host.io.list(directory).unwrap_or_default();
-    let mut counts: BTreeMap<Arc<str>, usize> = BTreeMap::new();
-    for name in names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).take(MOST) {
-        let path = directory.join(name);
+    let mut types = Types::default();
+    let mut indices: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
+    indices.sort_unstable();
+    for index in indices.into_iter().take(MOST) {
+        let path = directory.join(index.to_string());
         let read = pass.host.io.open(&path).and_then(|mut file| file.read(&mut pass.buffer[..]));
         match read {
             Ok(length) => {
                 if let Some(kind) = known(pass.buffer.get(..length).unwrap_or_default()) {
-                    *counts.entry(Arc::from(kind)).or_default() += 1;
+                    *types.counts.entry(Arc::from(kind)).or_default() += 1;
+                    if kind == ROCE_V2 {
+                        types.roce_v2.push(index);
+                    }
                 }
             }
             Err(error) => {
@@ -110,12 +139,12 @@ fn types(pass: &mut Pass<'_>, directory: &Path) -> Vec<(Arc<str>, usize)> {
             }
         }
     }
-    counts.into_iter().collect()
+    types
 }
 
 /// The kernel's words; their number is closed, so that no more become labels.
 fn known(bytes: &[u8]) -> Option<&'static str> {
-    ["IB/RoCE v1", "RoCE v2"].into_iter().find(|word| word.as_bytes() == bytes.trim_ascii())
+    ["IB/RoCE v1", ROCE_V2].into_iter().find(|word| word.as_bytes() == bytes.trim_ascii())
 }
 
 /// -1 says that none is set; of several lines, as newer drivers have them, the first says the class of all.
@@ -160,6 +189,12 @@ mod tests {
         for index in 5..256 {
             rig.memory.fail(format!("{types}/{index}"), Errno::INVAL);
         }
+        let gids = format!("{CARD}/infiniband/mlx5_0/ports/1/gids");
+        for (index, gid) in
+            [(1, "fe80:0000:0000:0000:0a3d:99ff:fe41:7b02"), (3, "0000:0000:0000:0000:0000:ffff:c000:0211")]
+        {
+            rig.memory.set(format!("{gids}/{index}"), format!("{gid}\n"));
+        }
         rig.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "RoCE v2\n");
         rig.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "106\n");
         rig.memory.set(format!("{CARD}/infiniband/mlx5_0/tc/1/traffic_class"), "-1\n");
@@ -167,6 +202,7 @@ mod tests {
         let expected = PortAddressing {
             port: PortKey { device: DeviceName::new("mlx5_0"), port: 1 },
             gids: vec![(Arc::from("IB/RoCE v1"), 2), (Arc::from("RoCE v2"), 2)],
+            roce_v2: vec![(1, None), (3, Some(Ipv4Addr::new(192, 0, 2, 17)))],
             default_mode: Some(Arc::from("RoCE v2")),
             default_tos: Some(106),
             traffic_class: None,

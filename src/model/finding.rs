@@ -159,4 +159,13 @@ pub struct Undecided {
     pub subject: Subject,
     /// Why it could not be read; none when the host has nothing to say on it.
     pub reason: Option<Reason>,
+    /// Whether a host says it as a rule: that this one does not is worth a word.
+    pub due: bool,
+}
+
+impl Undecided {
+    /// Whether the host has it and it could not be read, for another cause than a missing permission.
+    pub fn is_unread(&self) -> bool {
+        self.reason.is_some_and(|reason| reason != Reason::Permission)
+    }
 }

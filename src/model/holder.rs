@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::ids::PciAddress;
-use super::sriov::Mac;
+use super::sriov::{Mac, VfConfig};
 
 /// Who holds a VF.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -167,6 +167,23 @@ pub struct Claim {
     pub vlan: Option<u16>,
     /// Whether there is such a function here; none where the host shows no functions.
     pub present: Option<bool>,
+}
+
+impl Claim {
+    /// Whether the PF makes something else of the function than the domain wants. A MAC address that nobody set is none.
+    pub fn differs(&self, config: &VfConfig) -> bool {
+        self.wrong_mac(config).is_some() || self.wrong_vlan(config).is_some()
+    }
+
+    /// The MAC address that is wanted and that which it has, where they differ.
+    pub fn wrong_mac(&self, config: &VfConfig) -> Option<(Mac, Mac)> {
+        self.mac.zip(config.mac).filter(|(wanted, mac)| !mac.is_zero() && wanted != mac)
+    }
+
+    /// The VLAN that is wanted and that which it has, where they differ.
+    pub fn wrong_vlan(&self, config: &VfConfig) -> Option<(u16, u16)> {
+        self.vlan.zip(config.vlan.map(|vlan| vlan.id)).filter(|(wanted, vlan)| wanted != vlan)
+    }
 }
 
 /// A domain as libvirt's files describe it.

@@ -4,6 +4,7 @@
 //! opinion: [`crate::host`] fills these types, [`crate::assess`] judges them.
 
 pub mod check;
+pub mod count;
 pub mod counter;
 pub mod cpus;
 pub mod environment;

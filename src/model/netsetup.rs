@@ -1,6 +1,7 @@
 //! How the network interfaces beside RDMA devices are set up.
 
 use std::fmt;
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::ids::{DeviceName, PciAddress, PortKey};
@@ -151,6 +152,9 @@ pub struct PortAddressing {
     pub port: PortKey,
     /// GIDs by type, in the kernel's words (`IB/RoCE v1`, `RoCE v2`), by their names.
     pub gids: Vec<(Arc<str>, usize)>,
+    /// The first entries of RoCE v2: their index in the table (what programs call the GID index), and their IPv4 address
+    /// where they have one.
+    pub roce_v2: Vec<(u32, Option<Ipv4Addr>)>,
     /// What connections made by address use (`default_roce_mode`), where somebody set it up.
     pub default_mode: Option<Arc<str>>,
     /// The type of service that those connections get (`default_roce_tos`).

@@ -248,6 +248,10 @@ pub struct Pf {
     pub address: PciAddress,
     /// Bound driver.
     pub driver: Option<Arc<str>>,
+    /// IOMMU group, of one that a driver for user space has.
+    pub iommu_group: Option<u32>,
+    /// Its character device for such a driver, below `/dev`.
+    pub node: Option<Arc<str>>,
     /// Ethernet or InfiniBand, where the host says.
     pub fabric: Option<Fabric>,
     /// How many VFs there can be (`sriov_totalvfs`).

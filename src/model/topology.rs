@@ -83,6 +83,14 @@ impl Link {
         self.speed().unread.or(self.width().unread)
     }
 
+    /// Whether something shows that there is a link: the device has a maximum, or the port above runs one. Integrated
+    /// and conventional functions have neither.
+    pub fn is_there(&self) -> bool {
+        let own = self.device.max_speed.value().is_some() || self.device.max_width.value().is_some();
+        let runs = |(_, end): &(PciAddress, LinkEnd)| end.speed.value().is_some() || end.width.value().is_some();
+        own || self.upstream.as_ref().is_some_and(runs)
+    }
+
     /// Its speed.
     pub fn speed(&self) -> Dimension<TransfersPerSecond> {
         let upstream = self.upstream.map_or(Reading::Absent, |(_, end)| end.max_speed);

@@ -326,7 +326,7 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
         Some(Severity::Warning) => return Status::Warning,
         Some(Severity::Info) | None => {}
     }
-    let unread = verdicts.undecided.iter().any(|u| u.reason.is_some_and(|reason| reason != Reason::Permission));
+    let unread = verdicts.undecided.iter().any(Undecided::is_unread);
     let forbidden =
         |collector: &CollectorState| collector.faults.iter().any(|fault| fault.reason == Reason::Permission);
     let blind = snapshot

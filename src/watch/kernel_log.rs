@@ -1,6 +1,7 @@
 //! How far the kernel log has been read, over restarts too, and what of it was lost.
 
 use super::learn::News;
+use crate::model::count::of_both;
 use crate::model::event::EventKind;
 use crate::model::history::History;
 use crate::model::kmsg::KernelLog;
@@ -27,18 +28,23 @@ impl KernelLogTrack {
         if let (Some(first), Some(boot_id), Some((boot, last))) = (log.first, boot_id, self.earlier.as_ref()) {
             let missed = first.saturating_sub(last.saturating_add(1));
             if *boot == *boot_id && missed > 0 {
-                let text = format!("up to {missed} kernel log records were dropped while the agent did not run");
+                let text = format!("up to {} dropped while the agent did not run", records(missed));
                 news.push((EventKind::KernelLogLost, String::new(), text));
             }
             self.earlier = None;
         }
         if log.lost > self.lost {
-            let text = format!("{} kernel log records were dropped before they could be read", log.lost - self.lost);
+            let text = format!("{} dropped before they could be read", records(log.lost - self.lost));
             news.push((EventKind::KernelLogLost, String::new(), text));
         }
         self.lost = log.lost;
         history.kernel_log = log.last.or(history.kernel_log);
     }
+}
+
+/// How many records were, in words.
+fn records(count: u64) -> String {
+    of_both(count, "kernel log record was", "kernel log records were")
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use super::roce::Roce;
 use crate::assess::irq::placement;
 use crate::assess::lane::{Lanes, is_virtual};
 use crate::assess::ports::baseline_key;
+use crate::model::count::times;
 use crate::model::event::EventKind;
 use crate::model::history::{History, IrqBaseline, LinkBaseline, LinkHistory, PortBaseline, Window};
 use crate::model::ids::{Guid, PciAddress, PortKey};
@@ -186,7 +187,7 @@ impl PortTrack {
         }
         let flaps = self.flaps(device.counters_at, downed, fresh);
         if flaps > 0 {
-            let count = if flaps == 1 { "once".to_owned() } else { format!("{flaps} times") };
+            let count = times(flaps);
             let apart = if settled { "" } else { " (soon after boot: not counted)" };
             let text = format!("{key} lost its link and got it back {count}{apart}");
             news.push((EventKind::PortFlap, key.to_string(), text));

@@ -4,6 +4,8 @@
 //! journal is appended to, one JSON line an event, and a torn last line is left out. A file that cannot be read is
 //! set aside under another name and said so; a full disk costs the newest state and never the agent.
 
+mod error;
+
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,6 +14,8 @@ use std::time::SystemTime;
 
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+
+pub use error::StoreError;
 
 use super::files;
 use super::written::{millis_of, wall};
@@ -55,29 +59,6 @@ pub struct Remembered {
     pub probes: ProbePasts,
     /// Events, oldest first.
     pub events: Vec<Event>,
-}
-
-/// Why a state could not be used or kept.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// A file operation failed.
-    #[error("{action} {path}: {source}")]
-    Io {
-        /// What was tried.
-        action: &'static str,
-        /// On which file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The file was written by a newer version.
-    #[error("{path} has version {found}, this program knows {VERSION}: it is left as it is and nothing is kept")]
-    Newer {
-        /// The file.
-        path: PathBuf,
-        /// Its version.
-        found: u32,
-    },
 }
 
 /// A state directory.
@@ -142,6 +123,10 @@ impl Store {
         }
     }
 
+    fn path(&self) -> PathBuf {
+        self.directory.join(STATE)
+    }
+
     /// Where it is.
     pub fn directory(&self) -> &Path {
         &self.directory
@@ -154,7 +139,7 @@ impl Store {
             Ok(state) => state.map(remember).unwrap_or_default(),
             Err(Unusable::Newer(error)) => {
                 self.frozen = true;
-                troubles.push(error.to_string());
+                troubles.push(format!("{error}: it is left as it is and nothing is kept"));
                 Remembered::default()
             }
             Err(Unusable::Broken(why)) => {
@@ -185,12 +170,23 @@ impl Store {
     /// # Errors
     /// A sentence: nothing is there, or it cannot be read.
     pub fn usable(&self) -> Result<(), String> {
-        let path = self.directory.join(STATE);
         match self.read_state() {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(format!("nothing is known: there is no {}", path.display())),
-            Err(Unusable::Broken(why)) => Err(format!("{} cannot be read: {why}", path.display())),
-            Err(Unusable::Newer(error)) => Err(error.to_string()),
+            Ok(None) => Err(format!("nothing is known: there is no {}", self.path().display())),
+            Err(unusable) => Err(self.told(&unusable)),
+        }
+    }
+
+    /// Why what is there cannot be used; none when it can, and when nothing is there.
+    pub fn trouble(&self) -> Option<String> {
+        let lost = "since when things hold and what was there before are not known";
+        self.read_state().err().map(|unusable| format!("{}: {lost}", self.told(&unusable)))
+    }
+
+    fn told(&self, unusable: &Unusable) -> String {
+        match unusable {
+            Unusable::Broken(why) => format!("{} cannot be read ({why})", self.path().display()),
+            Unusable::Newer(error) => error.to_string(),
         }
     }
 
@@ -212,7 +208,7 @@ impl Store {
 
     fn inode(&self) -> Option<u64> {
         use std::os::unix::fs::MetadataExt as _;
-        std::fs::metadata(self.directory.join(STATE)).ok().map(|meta| meta.ino())
+        std::fs::metadata(self.path()).ok().map(|meta| meta.ino())
     }
 
     fn read_journal(&self) -> Vec<Event> {
@@ -227,7 +223,7 @@ impl Store {
     }
 
     fn read_state(&self) -> Result<Option<State>, Unusable> {
-        let path = self.directory.join(STATE);
+        let path = self.path();
         let bytes = match read_regular(&path, LONGEST) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -241,18 +237,10 @@ impl Store {
     }
 
     fn set_aside(&self, why: &str) -> String {
-        let path = self.directory.join(STATE);
-        let aside = self.directory.join(format!("{STATE}.broken"));
-        match std::fs::rename(&path, &aside) {
-            Ok(()) => format!(
-                "{} cannot be read ({why}); it is now {} and learning starts anew",
-                path.display(),
-                aside.display()
-            ),
-            Err(error) => {
-                format!("{} cannot be read ({why}) nor set aside ({error}); learning starts anew", path.display())
-            }
-        }
+        let (path, aside) = (self.path(), self.directory.join(format!("{STATE}.broken")));
+        let moved = std::fs::rename(&path, &aside).map_err(|error| format!("it cannot be set aside ({error})"));
+        let outcome = moved.map_or_else(|why| why, |()| format!("it is now {}", aside.display()));
+        format!("{} cannot be read ({why}); {outcome} and learning starts anew", path.display())
     }
 
     /// Writes the state.
@@ -360,8 +348,11 @@ impl Store {
             return Ok(());
         }
         let path = self.directory.join(JOURNAL);
-        let renamed = std::fs::rename(&path, self.directory.join(OLD_JOURNAL));
-        renamed.map_err(|source| StoreError::Io { action: "cannot rename", path, source })
+        std::fs::rename(&path, self.directory.join(OLD_JOURNAL)).map_err(|source| StoreError::Io {
+            action: "cannot rename",
+            path,
+            source,
+        })
     }
 }
 

@@ -1,9 +1,10 @@
 //! Runs the program that is tested, and ends what it started.
 
 use std::ffi::OsStr;
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -42,6 +43,31 @@ pub fn lanewatch<S: AsRef<OsStr>>(arguments: &[S]) -> Output {
 pub fn lanewatch_in<S: AsRef<OsStr>>(directory: &Path, arguments: &[S]) -> Output {
     let mut command = program();
     command.args(arguments).current_dir(directory);
+    to_its_end(command, PATIENCE)
+}
+
+/// Runs the program on the host below `root` as a user without privileges: who runs the tests, or nobody where that is
+/// root. The program is then copied beside the host, where anybody may run it.
+pub fn as_nobody<S: AsRef<OsStr>>(root: &Path, arguments: &[S]) -> Output {
+    let mut command = program();
+    if rustix::process::geteuid().is_root() {
+        const NOBODY: u32 = 65_534;
+        fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = root.join("lanewatch");
+        fs::copy(PROGRAM, &copy).unwrap();
+        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        let environment: Vec<_> =
+            command.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned))).collect();
+        command = Command::new(copy);
+        for (name, value) in environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        command.uid(NOBODY).gid(NOBODY);
+    }
+    command.args(arguments).arg("--path.rootfs").arg(root).args(["--storage.path", "/nonexistent"]).current_dir("/");
     to_its_end(command, PATIENCE)
 }
 

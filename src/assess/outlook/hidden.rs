@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{AREAS, permission};
+use crate::model::count::counted;
 use crate::model::environment::Environment;
 use crate::model::holder::{Holder, Missing};
 use crate::model::reading::Reason;
@@ -41,8 +42,7 @@ pub fn missing_of(snapshot: &Snapshot, vf_map: &VfMap, wanted: impl Fn(&str) -> 
     }
     let holders = if wanted("holders") { of_holders(vf_map) } else { BTreeMap::new() };
     for (missing, count) in holders {
-        let vfs = if count == 1 { "1 VF".to_owned() } else { format!("{count} VFs") };
-        by_remedy.entry(grants(missing, environment)).or_default().push(format!("who holds {vfs}"));
+        by_remedy.entry(grants(missing, environment)).or_default().push(format!("who holds {}", counted(count, "VF")));
     }
     by_remedy.into_iter().map(|(remedy, what)| Arc::from(format!("{remedy} would show: {}", what.join(", ")))).collect()
 }
@@ -55,8 +55,7 @@ fn of_collector(collector: &CollectorState) -> Option<String> {
     match count {
         0 => None,
         _ if collector.name == "kmsg" => Some(what.to_owned()),
-        1 => Some(format!("{what} (1 file)")),
-        count => Some(format!("{what} ({count} files)")),
+        count => Some(format!("{what} ({})", counted(count, "file"))),
     }
 }
 

@@ -27,7 +27,7 @@ pub(super) fn leftover(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let texts: Vec<String> = std::iter::once(first).chain(left.map(|(_, text)| text)).collect();
         let summary = format!(
-            "Nobody holds {}, and it still has {}: its next user gets that too. Reset it (`ip link set {} vf {} …`).",
+            "Nobody holds {}, and it still has {}: its next user gets that too. Reset it (`ip link set {} vf {} ...`).",
             seen.name(),
             texts.join(", "),
             seen.interface(),
@@ -57,7 +57,7 @@ pub(super) fn drifted(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let summary = format!(
-            "{}, held by {}: {}. Set it as it was (`ip link set {} vf {} …`), or restart its guest with the new settings.",
+            "{}, held by {}: {}. Set it as it was (`ip link set {} vf {} ...`), or restart its guest with the new settings.",
             seen.name(),
             row.holder,
             changes.join(", "),
@@ -93,11 +93,9 @@ fn differences(before: &VfConfig, now: &VfConfig) -> Vec<String> {
 fn unlike_claim(scene: &Scene<'_>, seen: Seen<'_>, config: &VfConfig) -> Option<String> {
     let address = seen.vf.address?;
     scene.sources.live_claims(address).find_map(|(domain, claim)| {
-        let mac = claim.mac.zip(config.mac).filter(|(wanted, mac)| !mac.is_zero() && wanted != mac);
-        let vlan = claim.vlan.zip(config.vlan).filter(|(wanted, vlan)| *wanted != vlan.id);
-        match (mac, vlan) {
+        match (claim.wrong_mac(config), claim.wrong_vlan(config)) {
             (Some((wanted, mac)), _) => Some(format!("{} wants MAC address {wanted} and it has {mac}", domain.name)),
-            (None, Some((wanted, vlan))) => Some(format!("{} wants VLAN {wanted} and it has {}", domain.name, vlan.id)),
+            (None, Some((wanted, vlan))) => Some(format!("{} wants VLAN {wanted} and it has {vlan}", domain.name)),
             (None, None) => None,
         }
     })

@@ -3,6 +3,7 @@
 use super::{HOLD, Scene};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::{counted, of_both};
 use crate::model::finding::{Condition, Subject};
 use crate::model::sriov::Pf;
 
@@ -15,18 +16,21 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             (Some(configured), _) if configured != present => Some((
                 "links",
                 format!(
-                    "{} was asked for {configured} VFs and {present} have a PCI function: look at the kernel log for \
-                     its driver; the number can only be set anew from 0 (sriov_numvfs).",
-                    pf.address
+                    "{} was asked for {} and {} a PCI function: look at the kernel log for its driver; the number can \
+                     only be set anew from 0 (sriov_numvfs).",
+                    pf.address,
+                    counted(configured, "VF"),
+                    of_both(present, "has", "have")
                 ),
             )),
             (_, Some(reported)) if reported != present => Some((
                 "netlink_list",
                 format!(
-                    "{} has {present} VFs and its driver lists {reported} over netlink: the others have no \
+                    "{} has {} and its driver lists {reported} over netlink: the others have no \
                      configuration that could be seen or set; a driver that is being reloaded does this for a moment, \
                      else reload it when its VFs are free.",
-                    pf.address
+                    pf.address,
+                    counted(present, "VF")
                 ),
             )),
             _ => None,
@@ -65,9 +69,10 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             Some(false) => {
                 let name = pf.netdevs.first().map(|name| format!(" ({name})")).unwrap_or_default();
                 let summary = format!(
-                    "{}{name} is down and {used} of its VFs are in use: they reach nobody beyond this host. Set the \
-                     interface up; if it is, look at cable and switch port.",
-                    pf.address
+                    "{}{name} is down and {} in use: nobody beyond this host is reached through it. Set the interface \
+                     up; if it is, look at cable and switch port.",
+                    pf.address,
+                    of_both(used, "of its VFs is", "of its VFs are")
                 );
                 let subject = Subject::Pci(pf.address);
                 verdicts.found(
@@ -81,17 +86,17 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// Whether a port of the PF's RDMA devices is active; none when it has none.
+/// Whether a port of the PF's RDMA devices is active; none when it has none, or one of which that is not known.
 fn port_up(scene: &Scene<'_>, pf: &Pf) -> Option<bool> {
     let mut ports =
         pf.devices.iter().filter_map(|name| scene.view.snapshot.device(name)).flat_map(|d| &d.ports).peekable();
     ports.peek()?;
-    let mut known = false;
+    let mut known = true;
     for port in ports {
         if port.is_active() {
             return Some(true);
         }
-        known |= port.state.value().is_some();
+        known &= port.state.value().is_some();
     }
     known.then_some(false)
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::model::holder::{Claim, Domain, Elsewhere, Handle, Holder, Libvirt, Missing, Namespaces, Opener, Openers};
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
-use crate::model::sriov::Vf;
+use crate::model::sriov::{Pf, Vf};
 
 /// Everything that a snapshot says of holders.
 #[derive(Debug, Default)]
@@ -76,6 +76,12 @@ impl<'a> Sources<'a> {
         self.claims.get(&address).into_iter().flatten().copied().filter(|(domain, _)| domain.live)
     }
 
+    /// What the domain that holds a function wants of it: that of one that runs, else of the only one that names it.
+    pub fn claim(&self, address: PciAddress) -> Option<(&'a Domain, &'a Claim)> {
+        let all = self.claims.get(&address)?;
+        self.live_claims(address).next().or_else(|| all.first().copied().filter(|_| all.len() == 1))
+    }
+
     /// Whether the processes of this host could all be looked into.
     pub fn sees_all_processes(&self) -> bool {
         self.openers.is_some_and(|openers| openers.visible && openers.missing.is_none())
@@ -108,6 +114,18 @@ impl<'a> Sources<'a> {
             Some(namespaces) => namespaces.missing.map_or(Holder::None, Holder::Unknown).into(),
             None => Holder::Unknown(Missing::Source).into(),
         }
+    }
+
+    /// Who holds a PF that a driver for user space has; none for one that this host drives itself.
+    pub fn holder_of_pf(&self, pf: &Pf) -> Option<Held> {
+        let function = Vf {
+            address: Some(pf.address),
+            driver: pf.driver.clone(),
+            iommu_group: pf.iommu_group,
+            node: pf.node.clone(),
+            ..Vf::default()
+        };
+        function.is_for_user_space().then(|| self.holder(&function))
     }
 
     fn opener(&self, vf: &Vf, address: PciAddress) -> Option<&'a Opener> {

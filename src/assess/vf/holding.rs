@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{HOLD, Scene, Seen};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::holder::{Claim, Domain, Holder};
 use crate::model::ids::PciAddress;
@@ -69,7 +70,7 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
     let pf = scene.pfs.iter().find(|pf| (pf.address.domain, pf.address.bus) == (address.domain, address.bus));
     let advice = pf.map_or_else(
         || "no card is there either".to_owned(),
-        |pf| format!("{} has {} VFs now", pf.address, pf.present()),
+        |pf| format!("{} has {} now", pf.address, counted(pf.present(), "VF")),
     );
     let summary = format!(
         "{} claims {address}, and there is no such function ({advice}): it will not start with it. Give it one of the VFs \

@@ -43,7 +43,7 @@ pub(super) fn zero(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let what = if reason == "guid_zero" { "no" } else { "an invalid" };
         let summary = format!(
-            "{} has {what} {}: its port never becomes ACTIVE. Set both (`ip link set {} vf {} node_guid … port_guid …`), \
+            "{} has {what} {}: its port never becomes ACTIVE. Set both (`ip link set {} vf {} node_guid ... port_guid ...`), \
              then bind its driver anew.",
             seen.name(),
             bad.join(" and "),
@@ -95,7 +95,7 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let names: Vec<String> = others.iter().map(ToString::to_string).collect();
         let summary = format!(
             "{} has {what}, and so has {}: frames for one reach the other, or nobody. Give each its own (`ip link set {} \
-             vf {} …`).",
+             vf {} ...`).",
             seen.name(),
             names.join(", "),
             seen.interface(),

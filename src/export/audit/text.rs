@@ -6,6 +6,7 @@ use super::json::moment;
 use super::{causes, name};
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{Fleet, LeftOut};
+use crate::model::count::{counted, of_both};
 use crate::model::time::rfc3339;
 use crate::model::units::BytesPerSecond;
 
@@ -16,13 +17,13 @@ pub fn report(fleet: &Fleet) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         out,
-        "{} of {} installed is usable ({}) on {} hosts with {} devices and {} ports, at {}",
+        "{} of {} installed is usable ({}) on {} with {} and {}, at {}",
         fabric(sums.usable),
         fabric(sums.installed),
         percent(sums.usable, sums.installed),
-        sums.hosts,
-        sums.devices,
-        sums.ports,
+        counted(sums.hosts, "host"),
+        counted(sums.devices, "device"),
+        counted(sums.ports, "port"),
         rfc3339(moment(fleet.time)),
     );
     left_out(&mut out, fleet);
@@ -46,16 +47,16 @@ fn percent(part: BytesPerSecond, whole: BytesPerSecond) -> String {
 }
 
 fn left_out(out: &mut String, fleet: &Fleet) {
-    let mut line = |hosts: &LeftOut, what: &str| {
+    let mut line = |hosts: &LeftOut, one: &str, more: &str| {
         if hosts.count > 0 {
             let names: Vec<String> = hosts.first.iter().take(3).map(|id| name(fleet, id)).collect();
-            let more = if hosts.count > names.len() as u64 { ", …" } else { "" };
-            let _ = writeln!(out, "not in it: {} {what} ({}{more})", hosts.count, names.join(", "));
+            let others = if hosts.count > names.len() as u64 { ", ..." } else { "" };
+            let _ = writeln!(out, "not in it: {} ({}{others})", of_both(hosts.count, one, more), names.join(", "));
         }
     };
-    line(&fleet.dead, "hosts that cannot be scraped");
-    line(&fleet.stale, "hosts whose agent no longer looks");
-    line(&fleet.twice, "hosts that are there under another name, too");
+    line(&fleet.dead, "host that cannot be scraped", "hosts that cannot be scraped");
+    line(&fleet.stale, "host whose agent no longer looks", "hosts whose agent no longer looks");
+    line(&fleet.twice, "host that is there under another name, too", "hosts that are there under another name, too");
 }
 
 fn stranded(out: &mut String, sums: &Sums) {

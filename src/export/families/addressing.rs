@@ -77,6 +77,7 @@ mod tests {
         let addressing = |name| PortAddressing {
             port: PortKey { device: DeviceName::new(name), port: 1 },
             gids: vec![(Arc::from("RoCE v2"), 1)],
+            roce_v2: Vec::new(),
             default_mode: None,
             default_tos: None,
             traffic_class: None,

@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{SCHEMA, host};
+use crate::assess::vf::holders::Sources;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
 use crate::model::sriov::{Detail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink, Vlan};
@@ -33,6 +34,7 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: &[Event]) -> Value {
 /// One PF with its VFs.
 pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
     let row = report.vf_map.pfs.get(&pf.address);
+    let sources = Sources::new(&report.snapshot);
     let (detail, reason) = match pf.detail {
         Detail::Full => ("full", None),
         Detail::WithoutStatistics => ("without_statistics", None),
@@ -59,11 +61,17 @@ pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
         "generation": row.map(|row| row.generation),
         "last_change": row.and_then(|row| row.changed).map(rfc3339),
         "verified": report.vf_map.verified(pf.address).map(rfc3339),
-        "vfs": pf.vfs.iter().map(|vf| vf_value(report, pf, vf)).collect::<Vec<_>>(),
+        "holder": sources.holder_of_pf(pf).map(|held| json!({
+            "kind": held.holder.kind(),
+            "name": Some(held.holder.name()).filter(|name| !name.is_empty()),
+            "pid": held.pid,
+        })),
+        "vfs": pf.vfs.iter().map(|vf| vf_value(report, &sources, pf, vf)).collect::<Vec<_>>(),
     })
 }
 
-fn vf_value(report: &Report, pf: &Pf, vf: &Vf) -> Value {
+fn vf_value(report: &Report, sources: &Sources<'_>, pf: &Pf, vf: &Vf) -> Value {
+    let claim = vf.address.and_then(|address| sources.claim(address));
     let row = report.vf_map.rows.get(&VfKey { pf: pf.address, vf: vf.number });
     json!({
         "vf": vf.number,
@@ -74,6 +82,12 @@ fn vf_value(report: &Report, pf: &Pf, vf: &Vf) -> Value {
         "iommu_group_shared_with": &*vf.group_shared_with,
         "config": vf.config.as_ref().map(config_value),
         "config_missing": pf.unconfigured(vf),
+        "claimed": claim.map(|(domain, claim)| json!({
+            "domain": domain.name,
+            "mac": claim.mac.map(|mac| mac.to_string()),
+            "vlan": claim.vlan,
+            "differs": vf.config.as_ref().map(|config| claim.differs(config)),
+        })),
         "traffic": vf.traffic.map(|traffic| json!({
             "received_bytes": traffic.received_bytes,
             "transmitted_bytes": traffic.transmitted_bytes,

@@ -111,15 +111,17 @@ impl<'a> Lane<'a> {
     /// Whether a finding is on this lane: its device, or a function or port of its path.
     fn concerns(&self, finding: &Finding) -> bool {
         let condition = &finding.condition;
-        let on_path = |address: PciAddress| {
-            self.function.is_some_and(|function| function.address == address)
-                || self
-                    .hops
-                    .iter()
-                    .any(|hop| hop.link.name == address || hop.link.upstream.is_some_and(|(upper, _)| upper == address))
-        };
         condition.device.as_ref() == Some(&self.device.name)
-            || matches!(condition.subject, Subject::Pci(address) if on_path(address))
+            || matches!(condition.subject, Subject::Pci(address) if self.passes(address))
+    }
+
+    /// Whether a function is on this lane: its own, or one at either end of a link of its path.
+    pub fn passes(&self, address: PciAddress) -> bool {
+        self.device.identity.pci_address == Some(address)
+            || self
+                .hops
+                .iter()
+                .any(|hop| hop.link.name == address || hop.link.upstream.is_some_and(|(upper, _)| upper == address))
     }
 
     /// Whether the function is a VF, whose links are its PF's.
@@ -273,7 +275,7 @@ mod tests {
         let lanes = lanes(&report);
         assert_eq!(lanes[0].ports[0].verdict, "no traffic: the port is DOWN, Disabled");
         assert_eq!(lanes[2].hops[0].state, HopState::Degraded, "a VF has its PF's links");
-        assert_eq!(lanes[2].ports[0].verdict, "no traffic: the port is in a state that cannot be read");
+        assert_eq!(lanes[2].ports[0].verdict, "not known: the port is in a state that cannot be read");
         assert!(lanes[3].hops.is_empty() && lanes[3].ports.is_empty() && lanes[3].node.is_none());
     }
 }

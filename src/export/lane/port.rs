@@ -38,6 +38,7 @@ impl<'a> PortEnd<'a> {
         let carries = lane.share.or(lane.ceiling);
         let held_back = lane.rate.zip(carries).is_some_and(|(rate, carries)| carries.0 < rate.0 * (1.0 - 1e-9));
         let verdict = match (lane.rate, carries) {
+            _ if port.state.value().is_none() => format!("not known: the port is {}", states(port)),
             _ if !port.is_active() => format!("no traffic: the port is {}", states(port)),
             (None, _) => "the port is active, and its rate is not known".to_owned(),
             (Some(rate), None) => {

@@ -1,5 +1,7 @@
 //! How a port is set up, in plain lines.
 
+use std::net::Ipv4Addr;
+
 use super::PortEnd;
 use crate::model::ethtool::NetdevLine;
 use crate::model::netsetup::{NetdevSetup, Offload, PortAddressing};
@@ -31,11 +33,23 @@ fn addressing(addressing: &PortAddressing, end: &PortEnd<'_>) -> Option<String> 
         if !gids.is_empty() {
             parts.push(format!("GIDs: {}", gids.join(", ")));
         }
+        parts.extend(roce_v2(&addressing.roce_v2));
         parts.extend(addressing.default_mode.as_deref().map(|mode| format!("{mode} by default")));
         parts.extend(addressing.default_tos.map(|tos| format!("type of service {tos} by default")));
         parts.extend(addressing.traffic_class.map(|class| format!("traffic class {class} for all")));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// Which GID index a program is given for RoCE v2.
+fn roce_v2(entries: &[(u32, Option<Ipv4Addr>)]) -> Option<String> {
+    let over_ipv4 = entries.iter().filter_map(|(index, address)| address.map(|address| format!("{index} ({address})")));
+    let over_ipv4: Vec<String> = over_ipv4.collect();
+    match (over_ipv4.is_empty(), entries.first()) {
+        (false, _) => Some(format!("RoCE v2 of IPv4 at GID index {}", over_ipv4.join(", "))),
+        (true, Some((index, _))) => Some(format!("RoCE v2 at GID index {index}, none of IPv4")),
+        (true, None) => None,
+    }
 }
 
 fn ethernet(setup: Option<&NetdevSetup>, line: Option<&NetdevLine>) -> Option<String> {

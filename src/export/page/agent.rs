@@ -4,6 +4,7 @@ use maud::{Markup, html};
 
 use super::findings::prose;
 use crate::assess::outlook::{Seen, outlook};
+use crate::export::gaps::gaps;
 use crate::model::check::{Check, Standing};
 use crate::model::snapshot::CollectorState;
 use crate::watch::Report;
@@ -11,8 +12,29 @@ use crate::watch::Report;
 /// Events shown; all that are kept are in the JSON.
 const EVENTS: usize = 15;
 
+/// Lines shown of what is not known.
+const GAPS: usize = 15;
+
 /// Faults shown of one collector.
 const FAULTS: usize = 12;
+
+/// What could not be judged, and why.
+pub(super) fn unknown(report: &Report) -> Markup {
+    let gaps = gaps(report);
+    html! {
+        @if !gaps.is_empty() {
+            section {
+                h2 { "Not known" }
+                ul.plain {
+                    @for gap in gaps.iter().take(GAPS) {
+                        li { code { (gap.subject) } " " (gap.why()) " " span.dim { "(" (gap.checks()) ")" } }
+                    }
+                    @if gaps.len() > GAPS { li { "and " (gaps.len() - GAPS) " more (in the JSON of findings)" } }
+                }
+            }
+        }
+    }
+}
 
 /// What a missing permission hides.
 pub(super) fn limits(report: &Report) -> Markup {

@@ -66,6 +66,7 @@ fn whole(report: &Report) -> Markup {
                 @for lane in &lanes { (lane::device(report, lane, lanes.len() <= DRAWN)) }
             }
             (findings::accepted(report))
+            (agent::unknown(report))
             (agent::limits(report))
             (agent::visibility(report))
             (agent::events(report))
@@ -78,6 +79,7 @@ fn whole(report: &Report) -> Markup {
 fn header(report: &Report, lanes: &[Lane<'_>]) -> Markup {
     let ports = || lanes.iter().flat_map(|lane| &lane.ports);
     let active = ports().filter(|end| end.port.is_active()).count();
+    let unread = ports().filter(|end| end.port.state.value().is_none()).count();
     let system = report.snapshot.system();
     let uptime = system.and_then(|system| system.uptime);
     html! {
@@ -86,7 +88,7 @@ fn header(report: &Report, lanes: &[Lane<'_>]) -> Markup {
             h1 { span.status { (word(report.status)) } " " (host(report)) }
             p.facts {
                 span { b { (lanes.len()) } @if lanes.len() == 1 { " device" } @else { " devices" } }
-                span { b { (active) } " of " b { (ports().count()) } " ports active" }
+                span { b { (active) } " of " b { (ports().count()) } " ports active" @if unread > 0 { ", " b { (unread) } " not known" } }
                 @if let Some(kernel) = system.and_then(|system| system.kernel.as_deref()) { span { "Linux " (kernel) } }
                 @if let Some(uptime) = uptime { span { "up " (span(uptime)) } }
                 span { "as of " time { (rfc3339(report.evaluated)) } }

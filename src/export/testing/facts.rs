@@ -162,6 +162,8 @@ pub(super) fn pf() -> Pf {
     Pf {
         address: address("0000:98:00.0"),
         driver: Some(Arc::from("mlx5_core")),
+        iommu_group: None,
+        node: None,
         fabric: Some(Fabric::Ethernet),
         limit: Some(8),
         configured: None,

@@ -211,6 +211,7 @@ pub(super) fn report() -> Report {
             check: Check::PortDown,
             subject: Subject::Port(PortKey { device: DeviceName::new("mlx5_10"), port: 1 }),
             reason: Some(Reason::Io),
+            due: true,
         }],
         standings: BTreeMap::from([(Check::PcieBelowPortRate, [1, 0, 1, 0, 0]), (Check::PortDown, [1, 0, 0, 1, 0])]),
         status: Status::Critical,

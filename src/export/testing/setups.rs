@@ -1,5 +1,6 @@
 //! How interfaces and ports of the host that tests speak of are set up.
 
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::{address, now};
@@ -54,6 +55,7 @@ pub(super) fn setups() -> Vec<Fact> {
     let addressing = PortAddressing {
         port: PortKey { device: DeviceName::new("bnxt_re0"), port: 1 },
         gids: vec![(Arc::from("IB/RoCE v1"), 2), (Arc::from("RoCE v2"), 1)],
+        roce_v2: vec![(1, None), (3, Some(Ipv4Addr::new(192, 0, 2, 17)))],
         default_mode: Some(Arc::from("RoCE v2")),
         default_tos: Some(106),
         traffic_class: None,

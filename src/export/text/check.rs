@@ -6,14 +6,21 @@ use std::sync::Arc;
 use super::facts::facts;
 use super::isolation::isolation;
 use crate::assess::outlook::outlook;
+use crate::export::gaps::{self, Gap, gaps};
 use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::count::counted;
 use crate::model::environment::Environment;
 use crate::model::finding::Finding;
+use crate::model::reading::Reason;
+use crate::model::snapshot::Fault;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
 
 /// Longest line node-problem-detector keeps.
 const NPD_LINE: usize = 80;
+
+/// Lines of what is not known; the others are counted.
+const GAPS: usize = 8;
 
 /// For people; `verbose` adds how the host is set up, how every check stands and what could not be read.
 pub fn text(report: &Report, status: Status, verbose: bool) -> String {
@@ -36,6 +43,14 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
         let condition = &finding.condition;
         let _ = writeln!(out, "\naccepted {} {}: {reason}", condition.check.as_str(), condition.subject);
     }
+    let gaps = gaps(report);
+    let told: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(Reason::Permission)).collect();
+    for gap in told.iter().take(if verbose { usize::MAX } else { GAPS }) {
+        let _ = writeln!(out, "\nunknown  {}: {} ({})", gap.subject, gap.why(), gap.checks());
+    }
+    if !verbose && told.len() > GAPS {
+        let _ = writeln!(out, "\nunknown  and {} more (--verbose names all)", told.len() - GAPS);
+    }
     out.push_str(&limits(&report.limited, !verbose));
     if verbose {
         out.push_str(&facts(report));
@@ -49,9 +64,9 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
 /// Nagios: one line with performance data, then the findings.
 pub fn nagios(report: &Report, status: Status) -> String {
     let count = |severity| report.findings.iter().filter(|f| f.condition.severity == severity).count();
-    let (active, ports) = ports(report);
+    let (active, unknown, ports) = ports(report);
     let mut out = format!(
-        "{}: {} | critical={} warning={} info={} ports_active={active} ports={ports}\n",
+        "{}: {} | critical={} warning={} info={} ports_active={active} ports={ports} ports_unknown={unknown}\n",
         word(status),
         headline(report, status).replace('|', "/"),
         count(Severity::Critical),
@@ -88,30 +103,37 @@ const fn word(status: Status) -> &'static str {
     }
 }
 
-fn ports(report: &Report) -> (usize, usize) {
+/// Ports that are active, those of which that is not known, and all.
+fn ports(report: &Report) -> (usize, usize, usize) {
     let ports = || report.snapshot.devices().flat_map(|device| &device.ports);
-    (ports().filter(|port| port.is_active()).count(), ports().count())
+    let unknown = ports().filter(|port| port.state.value().is_none()).count();
+    (ports().filter(|port| port.is_active()).count(), unknown, ports().count())
 }
 
 fn headline(report: &Report, status: Status) -> String {
-    let (active, ports) = ports(report);
+    let (active, unread, ports) = ports(report);
+    let not_known = if unread == 0 { String::new() } else { format!(", {unread} not known") };
     let devices = report.snapshot.devices().count();
     let inventory = match (devices, report.snapshot.collector("rdma")) {
         (0, None) => "RDMA devices are not read (collector rdma)".to_owned(),
         (0, Some(rdma)) if rdma.listed.is_none() => "RDMA devices could not be listed".to_owned(),
         (0, _) => "no RDMA device here".to_owned(),
-        _ => format!("{}, {active} of {} active", counted(devices, "device"), counted(ports, "port")),
+        _ => format!("{}, {active} of {} active{not_known}", counted(devices, "device"), counted(ports, "port")),
     };
     let serious: Vec<&Finding> = report.findings.iter().filter(|f| f.condition.severity > Severity::Info).collect();
     match serious.as_slice() {
         [] if status == Status::Unknown => format!("{}; {inventory}", unknown(report)),
-        [] => inventory,
+        [] => {
+            let untold = gaps(report);
+            let untold: Vec<&Gap<'_>> = untold.iter().filter(|gap| gap.reason.is_none()).collect();
+            gaps::first(&untold).map_or(inventory.clone(), |first| format!("{inventory}; not known of {first}"))
+        }
         [only] => format!("{} [{inventory}]", only.condition.summary),
         [first, rest @ ..] => format!("{} (and {} more) [{inventory}]", first.condition.summary, rest.len()),
     }
 }
 
-/// What makes a status unknown.
+/// What makes a status unknown: the first cause, with its subjects.
 fn unknown(report: &Report) -> String {
     let rootless = |environment: &&Environment| !environment.has_sysfs;
     if let Some(environment) = report.snapshot.all::<Environment>().find(rootless) {
@@ -122,16 +144,25 @@ fn unknown(report: &Report) -> String {
             return format!("{} does not answer ({stuck})", collector.name);
         }
     }
-    for collector in &report.snapshot.collectors {
-        if let Some(fault) = collector.faults.first() {
-            return format!("cannot read {}: {}", fault.source, fault.reason.as_str());
-        }
+    let unlisted = report.snapshot.collectors.iter().find(|collector| collector.listed.is_none());
+    let named = |fault: &Fault| format!("cannot read {}: {}", fault.source, fault.reason.as_str());
+    let faults = || report.snapshot.collectors.iter().flat_map(|collector| &collector.faults);
+    if let Some(collector) = unlisted {
+        let why = collector.faults.first().map(|fault| format!(": {}", named(fault))).unwrap_or_default();
+        return format!("{} could not list what is there{why}", collector.name);
     }
-    "something needed could not be read".to_owned()
-}
-
-fn counted(count: usize, thing: &str) -> String {
-    if count == 1 { format!("1 {thing}") } else { format!("{count} {thing}s") }
+    let gaps = gaps(report);
+    let needed: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(Reason::Permission)).collect();
+    let fault = faults().find(|fault| fault.reason != Reason::Permission);
+    match (gaps::first(&needed), fault) {
+        (Some(first), Some(fault)) => format!("not known of {first}: {}", named(fault)),
+        (Some(first), None) => format!("not known of {first}"),
+        (None, Some(fault)) => named(fault),
+        (None, None) => match report.limited.first() {
+            Some(limit) => limit.to_string(),
+            None => "a device is listed of which nothing could be read".to_owned(),
+        },
+    }
 }
 
 /// What is seen of the host, and what would show more.

@@ -247,7 +247,7 @@ mod tests {
         assert!(odd.contains("board a \"quoted\" board\\ second line"), "{odd}");
         assert!(odd.contains("    │  the host does not say how it runs\n"), "{odd}");
         for part in [
-            "GIDs: 2 IB/RoCE v1, 1 RoCE v2; RoCE v2 by default; type of service 106 by\n",
+            "GIDs: 2 IB/RoCE v1, 1 RoCE v2; RoCE v2 of IPv4 at GID index 3 (192.0.2.17); RoCE\n",
             "PFC on priority 3; priority by dscp; RoCE given priority 3; DCBX by the host;\n",
             "FEC rs; pauses of the whole link off\n",
             "offloads on: rx-checksum (fixed), hw-tc-offload\n",

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use crate::model::count::counted;
 use crate::model::posture::Posture;
 use crate::watch::Report;
 
@@ -46,7 +47,10 @@ fn host(posture: &Posture) -> Vec<(&'static str, String)> {
     say("RDMA namespaces", posture.rdma_netns_mode.map(str::to_owned));
     let own = |foreign| if foreign { "the agent's own" } else { "the host's" }.to_owned();
     say("network", posture.foreign_netns.map(own));
-    say("CPU governor", list(posture.governors.iter().map(|(name, cpus)| format!("{name} on {cpus} CPUs")).collect()));
+    say(
+        "CPU governor",
+        list(posture.governors.iter().map(|(name, cpus)| format!("{name} on {}", counted(*cpus, "CPU"))).collect()),
+    );
     say("NUMA balancing", posture.numa_balancing.map(switch));
     let pages = posture.hugepages.iter().map(|(size, (all, free))| format!("{all} of {size} kB, {free} free"));
     say("huge pages", list(pages.collect()));

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::check::wrapped;
+use crate::model::count::counted;
 use crate::model::posture::{Acs, PciIsolation};
 use crate::model::snapshot::Snapshot;
 
@@ -36,8 +37,8 @@ pub(super) fn isolation(snapshot: &Snapshot) -> String {
             if addresses.is_empty() { String::new() } else { format!("; ARI {word}: {}", addresses.join(", ")) }
         };
         let text = format!(
-            "ACS of {} functions is not readable without CAP_SYS_ADMIN{}{}",
-            hidden.len(),
+            "ACS of {} is not readable without CAP_SYS_ADMIN{}{}",
+            counted(hidden.len(), "function"),
             list("on", on(true)),
             list("off", on(false))
         );

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::check::{limits, wrapped};
+use super::given::given;
 use crate::assess::outlook::missing_of;
+use crate::assess::vf::holders::Sources;
+use crate::model::count::counted;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
@@ -13,8 +16,11 @@ use crate::model::time::rfc3339;
 use crate::model::vfmap::{Row, Trust};
 use crate::watch::Report;
 
-const HEADINGS: [&str; 10] =
-    ["VF", "address", "driver", "group", "identity", "VLAN", "link", "holder", "since", "state"];
+const HEADINGS: [&str; 11] =
+    ["VF", "address", "driver", "group", "identity", "VLAN", "claimed", "link", "holder", "since", "state"];
+
+/// The column of what domains want, left out where none wants anything.
+const CLAIMED: usize = 6;
 
 /// The map of these PFs, then the findings about VFs, then what changed.
 pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
@@ -27,7 +33,8 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
             out.push('\n');
         }
         head(&mut out, report, pf);
-        let rows: Vec<[String; 10]> = pf.vfs.iter().map(|vf| cells(report, pf, vf)).collect();
+        let sources = Sources::new(&report.snapshot);
+        let rows: Vec<[String; 11]> = pf.vfs.iter().map(|vf| cells(report, &sources, pf, vf)).collect();
         if !rows.is_empty() {
             table(&mut out, &rows);
         }
@@ -60,14 +67,17 @@ fn head(out: &mut String, report: &Report, pf: &Pf) {
     let count = |count: Option<u32>| count.map_or("unknown".to_owned(), |count| count.to_string());
     let _ = writeln!(
         out,
-        "{} ({}): {} VFs of at most {}; configured {}, listed {}",
+        "{} ({}): {} of at most {}; configured {}, listed {}",
         pf.address,
         names.join(", "),
-        pf.present(),
+        counted(pf.present(), "VF"),
         count(pf.limit),
         count(pf.configured),
         count(pf.reported)
     );
+    if let Some(text) = given(report, pf) {
+        let _ = writeln!(out, "{text}");
+    }
     if let Some(row) = report.vf_map.pfs.get(&pf.address) {
         let changed =
             row.changed.map_or("not changed since it is watched".to_owned(), |at| format!("changed {}", rfc3339(at)));
@@ -78,12 +88,11 @@ fn head(out: &mut String, report: &Report, pf: &Pf) {
         *unknown.entry(why).or_default() += 1;
     }
     for (why, count) in unknown {
-        let vfs = if count == 1 { "1 VF" } else { &format!("{count} VFs") };
-        let _ = writeln!(out, "identity, VLAN and link of {vfs} are unknown: {why}");
+        let _ = writeln!(out, "identity, VLAN and link of {} are unknown: {why}", counted(count, "VF"));
     }
 }
 
-fn cells(report: &Report, pf: &Pf, vf: &Vf) -> [String; 10] {
+fn cells(report: &Report, sources: &Sources<'_>, pf: &Pf, vf: &Vf) -> [String; 11] {
     let row = report.vf_map.rows.get(&VfKey { pf: pf.address, vf: vf.number });
     let dash = || "-".to_owned();
     let text = |value: Option<String>| value.unwrap_or_else(dash);
@@ -103,11 +112,24 @@ fn cells(report: &Report, pf: &Pf, vf: &Vf) -> [String; 10] {
         text(vf.iommu_group.map(|group| group.to_string())),
         told(identity),
         told(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
+        claimed(sources, vf),
         told(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
         row.map_or_else(dash, |row| holder(&row.holder)),
         text(row.and_then(since)),
         row.map_or_else(dash, |row| state(row.trust).to_owned()),
     ]
+}
+
+/// What a domain's definition wants of a VF, and whether it is another than what it has.
+fn claimed(sources: &Sources<'_>, vf: &Vf) -> String {
+    let Some((_, claim)) = vf.address.and_then(|address| sources.claim(address)) else { return "-".to_owned() };
+    let parts = [claim.mac.map(|mac| mac.to_string()), claim.vlan.map(|vlan| format!("VLAN {vlan}"))];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    match (parts.is_empty(), vf.config.is_some_and(|config| claim.differs(&config))) {
+        (true, _) => "-".to_owned(),
+        (false, true) => format!("{} (DIFFERS)", parts.join(" ")),
+        (false, false) => parts.join(" "),
+    }
 }
 
 fn holder(holder: &Holder) -> String {
@@ -130,7 +152,8 @@ fn state(trust: Trust) -> &'static str {
     }
 }
 
-fn table(out: &mut String, rows: &[[String; 10]]) {
+fn table(out: &mut String, rows: &[[String; 11]]) {
+    let wanted = rows.iter().any(|row| row.get(CLAIMED).is_some_and(|cell| cell != "-"));
     let mut widths = HEADINGS.map(str::len);
     for row in rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -138,7 +161,8 @@ fn table(out: &mut String, rows: &[[String; 10]]) {
         }
     }
     let mut line = |cells: &mut dyn Iterator<Item = &str>| {
-        let padded: Vec<String> = cells.zip(widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        let shown = cells.zip(widths).enumerate().filter(|(column, _)| wanted || *column != CLAIMED);
+        let padded: Vec<String> = shown.map(|(_, (cell, width))| format!("{cell:<width$}")).collect();
         let _ = writeln!(out, "  {}", padded.join("  ").trim_end());
     };
     line(&mut HEADINGS.into_iter());

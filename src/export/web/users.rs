@@ -69,7 +69,7 @@ impl Users {
                 return Err(WebError::value(path, key, "a name is not empty and has no colon"));
             }
             let Ok(parts) = HashParts::from_str(hash.expose()) else {
-                let message = "is not a bcrypt hash ($2y$10$…, 60 characters), as htpasswd -nBC 10 '' makes it";
+                let message = "is not a bcrypt hash ($2y$10$..., 60 characters), as htpasswd -nBC 10 '' makes it";
                 return Err(WebError::value(path, key, message));
             };
             let cost = parts.get_cost();

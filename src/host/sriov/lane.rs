@@ -9,7 +9,7 @@ use super::netdev::{Interface, Part};
 use super::outoftree::VendorFiles;
 use super::patient::Patient;
 use super::rtnl::Entry;
-use super::vf::{VfFiles, link_address, link_name, list, refill, stamp};
+use super::vf::{VfFiles, link_address, link_name, list, node, refill, stamp};
 use crate::host::collector::{Lane, Pass};
 use crate::host::file::Watched;
 use crate::host::io::{Host, reason_of};
@@ -17,7 +17,7 @@ use crate::host::text;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::{Reading, Reason};
 use crate::model::snapshot::Fact;
-use crate::model::sriov::{Detail, Fabric, Pf, Vf};
+use crate::model::sriov::{Detail, Fabric, Pf, Vf, is_user_space};
 
 /// Where a PF is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -165,6 +165,12 @@ impl Lane for PfLane {
         if self.driver.as_deref() != driver.as_deref() {
             self.driver = driver.map(Arc::from);
         }
+        let given = self.driver.as_deref().is_some_and(is_user_space);
+        let group = if given && has("iommu_group") {
+            link_name(pass, &self.place.directory.join("iommu_group")).and_then(|name| name.parse().ok())
+        } else {
+            None
+        };
         self.look_at_interfaces(pass, has("net"));
         let rdma = self.place.directory.join("infiniband");
         let devices = if has("infiniband") { list(pass, &rdma) } else { Vec::new() };
@@ -200,6 +206,8 @@ impl Lane for PfLane {
         let pf = Pf {
             address: self.place.address,
             driver: self.driver.clone(),
+            iommu_group: group,
+            node: node(pass, &self.place.directory, self.driver.as_deref()),
             fabric: fabric.or_else(|| fabric_of(self.place.class?)),
             limit: self.limit.read(pass, small).value(),
             configured: self.configured.read(pass),

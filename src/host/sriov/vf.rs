@@ -71,7 +71,7 @@ impl VfFiles {
         self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(pass, group));
         let file = self.directory.join("driver_override");
         self.known.driver_override = Watched::new(file).read(pass, driver_override).value();
-        self.known.node = self.node(pass);
+        self.known.node = node(pass, &self.directory, self.known.driver.as_deref());
         let vectors = list(pass, &self.directory.join("msi_irqs")).len();
         self.known.msix = u32::try_from(vectors).ok().filter(|vectors| *vectors > 0);
     }
@@ -91,16 +91,16 @@ impl VfFiles {
         others.sort_unstable();
         others.into()
     }
+}
 
-    /// The character device through which user space drives it.
-    fn node(&self, pass: &Pass<'_>) -> Option<Arc<str>> {
-        if !self.known.driver.as_deref().is_some_and(is_user_space) {
-            return None;
-        }
-        let first = |directory: &str| pass.host.io.list(&self.directory.join(directory)).ok()?.into_iter().min();
-        let vfio = first("vfio-dev").map(|name| format!("vfio/devices/{name}"));
-        vfio.or_else(|| first("uio")).map(Arc::from)
+/// The character device through which a driver for user space gives a function away.
+pub(super) fn node(pass: &Pass<'_>, directory: &Path, driver: Option<&str>) -> Option<Arc<str>> {
+    if !driver.is_some_and(is_user_space) {
+        return None;
     }
+    let first = |name: &str| pass.host.io.list(&directory.join(name)).ok()?.into_iter().min();
+    let vfio = first("vfio-dev").map(|name| format!("vfio/devices/{name}"));
+    vfio.or_else(|| first("uio")).map(Arc::from)
 }
 
 /// The last name of a link's target. A link that leads nowhere still names it.

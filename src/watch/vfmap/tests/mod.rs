@@ -57,6 +57,8 @@ fn world(vfs: u8) -> World {
     let pf = Pf {
         address: PF.parse().unwrap(),
         driver: Some(Arc::from("mlx5_core")),
+        iommu_group: None,
+        node: None,
         fabric: Some(Fabric::InfiniBand),
         limit: Some(127),
         configured: Some(u32::from(vfs)),
