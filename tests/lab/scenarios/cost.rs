@@ -10,25 +10,29 @@ const SCRAPES: u32 = 10;
 /// Apart enough that each scrape is a reading of its own.
 const APART: Duration = Duration::from_millis(1500);
 
-/// CPU time a scrape with all that is done between two, in milliseconds; samples; system calls a sample.
+/// CPU time of the agent so far, in nanoseconds.
+const SPENT: &str =
+    "cat /proc/$(pgrep -x lanewatch)/task/*/schedstat | awk '{ spent += $1 } END { printf \"%.0f\", spent }'";
+
+/// CPU time of a scrape with the pass that it asks for, in milliseconds; samples; system calls a sample. The cheapest
+/// scrape counts: what else the host does only adds to it.
 fn measure(guest: &mut Guest, config: &str) -> (f64, usize, f64) {
     guest.serve(config);
-    guest.scrape();
-    let scrapes = |guest: &Guest| {
-        (0..SCRAPES)
-            .map(|_| {
-                thread::sleep(APART);
-                guest.scrape().len()
-            })
-            .sum::<usize>()
-    };
-    let cpu = |guest: &Guest| guest.value("process_cpu_seconds_total", &[]).unwrap();
-    let before = cpu(guest);
-    let samples = scrapes(guest) / SCRAPES as usize;
-    let spent = (cpu(guest) - before) / f64::from(SCRAPES);
+    let spent = |guest: &mut Guest| guest.sh(SPENT).trim().parse::<f64>().unwrap();
+    let (mut least, mut samples) = (f64::INFINITY, guest.scrape().len());
+    for _ in 0..SCRAPES {
+        thread::sleep(APART);
+        let before = spent(guest);
+        samples = guest.scrape().len();
+        least = least.min(spent(guest) - before);
+    }
     guest.sh("(setsid strace -f -c -qq -o /run/calls -p $(pgrep -x lanewatch) >/run/strace.log 2>&1 &); \
          for i in $(seq 400); do grep -q 'TracerPid:.[1-9]' /proc/$(pgrep -x lanewatch)/status && exit 0; sleep 0.1; done; exit 1");
-    let traced = scrapes(guest);
+    let mut traced = 0;
+    for _ in 0..SCRAPES {
+        thread::sleep(APART);
+        traced += guest.scrape().len();
+    }
     let total = guest
         .sh("pkill -TERM -x strace; for i in $(seq 400); do pgrep -x strace >/dev/null || break; sleep 0.1; done; \
          awk '$NF == \"total\" { print $4 }' /run/calls");
@@ -36,7 +40,7 @@ fn measure(guest: &mut Guest, config: &str) -> (f64, usize, f64) {
     guest.stop("TERM");
     #[expect(clippy::cast_precision_loss, reason = "few")]
     let calls = calls / traced as f64;
-    (spent * 1e3, samples, calls)
+    (least / 1e6, samples, calls)
 }
 
 #[test]
@@ -51,7 +55,7 @@ fn cost() {
         .trim()
         .to_owned();
     let recorded = measure(&mut guest, &format!("[path]\nrootfs = \"{root}\"\n"));
-    println!("in an emulated machine with 2 stand-in cards, {SCRAPES} scrapes {APART:?} apart:");
+    println!("in an emulated machine with 2 stand-in cards, the cheapest of {SCRAPES} scrapes {APART:?} apart:");
     for (what, (cpu, samples, calls)) in [("its kernel", real), ("a recording of it", recorded)] {
         println!("{what}: {cpu:.1} ms of CPU a scrape, {samples} samples, {calls:.2} system calls a sample");
     }
