@@ -12,10 +12,11 @@ type Key = (String, BTreeMap<String, String>);
 /// Samples that the files ask for.
 type Samples = BTreeMap<Key, f64>;
 
-/// Families that hold nothing but what is in the files.
+/// Families that hold nothing but what is in the files: not what the agent itself saw change, nor the configuration space.
 fn is_judged(name: &str) -> bool {
     let families = ["lanewatch_device_", "lanewatch_port_", "lanewatch_pcie_", "lanewatch_rdma_resources"];
-    families.iter().any(|family| name.starts_with(family)) && name != "lanewatch_pcie_isolation_info"
+    families.iter().any(|family| name.starts_with(family))
+        && !["lanewatch_pcie_isolation_info", "lanewatch_pcie_link_changes_total"].contains(&name)
 }
 
 /// Every sample of the judged families, and how many of each family there were.
@@ -23,6 +24,8 @@ fn is_judged(name: &str) -> bool {
 /// The files are read before and after the scrape: what counts meanwhile may be anywhere between.
 pub fn every_sample_is_the_kernels(guest: &mut Guest) -> BTreeMap<String, usize> {
     let before = expected(&Files::read(guest));
+    let read: f64 = guest.sh("date +%s.%N").trim().parse().unwrap();
+    guest.wait_until("passes since", |guest| are_since(&guest.scrape(), read));
     let scrape: Samples = guest.scrape().into_iter().filter(|sample| is_judged(&sample.name)).map(keyed).collect();
     let after = expected(&Files::read(guest));
     let mut families = BTreeMap::new();
@@ -40,6 +43,22 @@ pub fn every_sample_is_the_kernels(guest: &mut Guest) -> BTreeMap<String, usize>
         assert!(scrape.contains_key(key), "{key:?} {value} is in the kernel's files, and no sample");
     }
     families
+}
+
+/// Whether every collector of what is judged has begun and ended a complete pass after this time: on a busy host one may
+/// be late, and what it said before stands. GIDs are read once a minute.
+fn are_since(scrape: &[Sample], time: f64) -> bool {
+    let of = |name: &str, collector: &str| {
+        let labels = BTreeMap::from([("collector".to_owned(), collector.to_owned())]);
+        scrape.iter().find(|sample| sample.is(name, &labels)).map(|sample| sample.value)
+    };
+    let ended = |collector| of("lanewatch_collector_last_success_timestamp_seconds", collector);
+    let took = |collector| of("lanewatch_collector_duration_seconds", collector);
+    let began = |collector| ended(collector).zip(took(collector)).map(|(ended, took)| ended - took);
+    ended("gids").is_some()
+        && ["rdma", "rdma_netlink", "pci", "net"]
+            .iter()
+            .all(|collector| began(collector).is_some_and(|began| began > time))
 }
 
 fn keyed(sample: Sample) -> (Key, f64) {
@@ -268,9 +287,9 @@ fn port_samples(files: &Files, device: &str, port: &str, path: Option<f64>, samp
     ];
     put(samples, "port_info", &labels, 1.0);
     if active {
-        // On Ethernet the interface knows it better, in Mb/s.
-        let netdev =
-            files.number(&format!("class/net/{netdev}/speed")).filter(|speed| layer == "Ethernet" && *speed > 0.0);
+        // On Ethernet a card's interface knows it better, in Mb/s. Of a software device no function is watched.
+        let of_card = layer == "Ethernet" && function_of(files, device).is_some();
+        let netdev = files.number(&format!("class/net/{netdev}/speed")).filter(|speed| of_card && *speed > 0.0);
         let rate =
             netdev.map_or_else(|| files.number(&format!("{class}/rate")).unwrap() * 1e9, |mega| mega * 1e6) / 8.0;
         put(samples, "port_rate_bytes_per_second", &of_port, rate);

@@ -60,7 +60,8 @@ fn vfs(kernel: Kernel) {
     ));
     let machine = [("pf", PF), ("vf", "1"), ("holder_kind", "vm"), ("holder", "vm7")];
     guest.wait_for("lanewatch_vf_holder_info", &machine, Some(1.0));
-    let table = guest.sh("lanewatch vf");
+    guest.until("lanewatch vf --timeout 60s 2>/dev/null | grep -q vm7");
+    let table = guest.sh("for i in 1 2 3 4 5; do lanewatch vf --timeout 60s && break; done");
     assert!(table.contains("02:00:00:00:00:10") && table.contains("vm7"), "{table}");
 
     // Another network namespace has an interface of a VF. Nobody shows it while nobody lives there.

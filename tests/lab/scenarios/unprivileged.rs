@@ -17,11 +17,19 @@ fn an_ordinary_user_sees_the_lane_and_is_told_what_is_hidden() {
                 "{as_user} lanewatch metrics 2>/dev/null | grep '^\\({families}\\)' | grep -v 'interrupts_total\\|busiest\\|isolation' | sort"
             ))
         };
-        let (root, ordinary) = (metrics(&mut guest, ""), metrics(&mut guest, user));
+        let (mut root, mut ordinary) = (metrics(&mut guest, ""), metrics(&mut guest, user));
+        for _ in 0..10 {
+            // On a busy host a device may be late for one of the two looks.
+            if ordinary == root && !root.is_empty() {
+                break;
+            }
+            (root, ordinary) = (metrics(&mut guest, ""), metrics(&mut guest, user));
+        }
         assert_eq!(ordinary, root);
+        guest.until(&format!("{user} lanewatch metrics 2>/dev/null | grep -q ^lanewatch_pcie_isolation_info"));
         // Configuration beyond its first 64 bytes is hidden, and said to be.
         let isolation =
-            guest.sh(&format!("{user} lanewatch metrics 2>/dev/null | grep ^lanewatch_pcie_isolation_info"));
+            guest.sh(&format!("{user} lanewatch metrics 2>/dev/null | grep ^lanewatch_pcie_isolation_info; true"));
         assert!(isolation.lines().all(|line| line.contains("acs=\"hidden\"")), "{isolation}");
         let (_, text) = guest.run(&format!("{user} lanewatch check --verbose 2>&1"));
         assert!(text.contains("CAP_SYSLOG") && text.contains("CAP_SYS_PTRACE"), "{text}");
