@@ -24,7 +24,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs a command at the top of the repository, for at most two minutes.
+/// Runs a command at the top of the repository, for at most ten minutes: what packs is not optimized.
 fn run(command: &mut Command) -> Output {
     let mut whole = Command::new(command.get_program());
     whole.args(command.get_args()).current_dir(root());
@@ -34,7 +34,7 @@ fn run(command: &mut Command) -> Output {
             None => whole.env_remove(name),
         };
     }
-    to_its_end(whole, Duration::from_secs(120))
+    to_its_end(whole, Duration::from_secs(600))
 }
 
 /// The same for one that must succeed; gives what it printed.

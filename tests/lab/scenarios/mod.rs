@@ -14,5 +14,6 @@ mod pcie;
 mod ports;
 mod probes;
 mod sriov;
+mod systemd;
 mod traced;
 mod unprivileged;
