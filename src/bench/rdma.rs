@@ -9,7 +9,7 @@ use procfs::net::{TcpNetEntry, TcpState};
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 
-use super::child::{Child, Ended, Invocation};
+use super::child::{Child, Ended, Invocation, is_stopped};
 use super::classify::{Attempt, classify};
 use super::perftest::Unit;
 use super::target::Target;
@@ -171,7 +171,7 @@ impl Serving {
             if self.child.is_over() || is_connected(self.tcp_port) {
                 return true;
             }
-            if Instant::now() >= until {
+            if is_stopped() || Instant::now() >= until {
                 return false;
             }
             std::thread::sleep(Duration::from_millis(100));

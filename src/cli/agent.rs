@@ -72,6 +72,9 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
     if let Some(probes) = probes {
         let _ = probes.join();
     }
+    if let Some(servers) = &peers.servers {
+        servers.finish();
+    }
     code
 }
 

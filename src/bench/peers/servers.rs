@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use super::gate::{Credentials, Gate, Refusal, millis};
@@ -35,6 +36,8 @@ pub struct Servers {
     tools: Tools,
     gate: Gate,
     visit: Mutex<Option<Visit>>,
+    /// Whoever watches the last server.
+    watch: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The answer to a request.
@@ -51,7 +54,7 @@ pub struct Answered {
 impl Servers {
     /// One for the host that a poller reads.
     pub fn new(handle: Handle, clock: Arc<dyn Clock>, station: Station, tools: Tools, gate: Gate) -> Self {
-        Self { handle, clock, station, tools, gate, visit: Mutex::default() }
+        Self { handle, clock, station, tools, gate, visit: Mutex::default(), watch: Mutex::default() }
     }
 
     /// Answers a request; it may take some seconds.
@@ -70,6 +73,13 @@ impl Servers {
                 Answered::no(&refusal, skewed.then(|| millis(now)))
             }
         }
+    }
+
+    /// Waits until nothing is left of the last server, when this process is asked to end.
+    pub fn finish(&self) {
+        let last = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        // One that panicked has nothing left either.
+        let _ = last.map(JoinHandle::join);
     }
 
     fn yes(key: Option<&Key>, shown: &Credentials, started: &Started) -> Answered {
@@ -114,7 +124,8 @@ impl Servers {
             serving.finish(if came { until } else { Instant::now() });
             drop(lock);
         });
-        watched.map_err(|error| failed(format!("there is no thread to watch it: {error}")))?;
+        let watched = watched.map_err(|error| failed(format!("there is no thread to watch it: {error}")))?;
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
         tracing::info!(%port, program = name, tcp_port, "serves a peer");
         Ok(Started { tcp_port, lane: target.ceiling.as_ref().map(Lane::from) })
     }

@@ -10,7 +10,7 @@ use super::super::Scene;
 use super::super::common::certs::{Authority, Pair, dns, write};
 use super::super::common::run::{Group, free_address, to_its_end};
 use super::super::common::tools::{Tool, require};
-use super::{PATIENCE, before, may_mount, stage, until, value};
+use super::{PATIENCE, before, end, may_mount, stage, until, value};
 
 const FAMILY: &str = "lanewatch_probe_server_requests_total";
 const REFUSED: &str = "lanewatch_web_refused_clients_total";
@@ -147,7 +147,7 @@ fn two_agents_know_each_other_by_their_certificates() {
             assert_eq!(hosts.count(address, REFUSED, &format!("reason=\"{why}\"")), Some(0.0), "{why}");
         }
     }
-    drop(agents);
+    agents.into_iter().for_each(end);
     hosts.scene.is_clean();
 }
 
@@ -176,7 +176,7 @@ fn certificates_that_will_not_do_start_nothing() {
     let measured = hosts.bench(address, Some(&hosts.good), &hosts.ca);
     assert!(measured.contains("rdma_peer rxe0/1: ok\n") && measured.contains("190.2 Gb/s"), "{measured}");
     assert!(hosts.count(address, FAMILY, "result=\"started\"").is_some_and(|count| count >= 3.0));
-    drop(agent);
+    end(agent);
     hosts.scene.is_clean();
 }
 
@@ -192,7 +192,7 @@ fn a_scraper_without_a_certificate_may_read_and_may_not_start_anything() {
     assert!(hosts.scene.notes().is_empty());
     let measured = hosts.bench(address, Some(&hosts.other_name), &hosts.ca);
     assert!(measured.contains("rdma_peer rxe0/1: ok\n"), "any name will do here: {measured}");
-    drop(agent);
+    end(agent);
     hosts.scene.is_clean();
 }
 

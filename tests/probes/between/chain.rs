@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::common::run::{free_address, to_its_end};
 use super::super::common::tools::{Tool, require};
-use super::{PATIENCE, before, configure, may_mount, requests, serve, stage, until, value, write_key};
+use super::{PATIENCE, before, configure, end, may_mount, requests, serve, stage, until, value, write_key};
 
 const RUNS: &str = "lanewatch_probe_runs_total{probe=\"rdma_peer\",device=\"rxe0\",port=\"1\",result=\"ok\"}";
 const BANDWIDTH: &str =
@@ -35,11 +35,11 @@ fn two_agents_measure_with_each_other_as_soon_as_both_are_listed() {
     // In each slot one of the two measures, and in the next the other.
     let metrics = |agent: usize| agents[agent].get("/metrics").text();
     for agent in [0, 1] {
-        let end = Instant::now() + PATIENCE;
+        let until_then = Instant::now() + PATIENCE;
         while value(&metrics(agent), RUNS).is_none_or(|count| count < 1.0) {
             let probes: Vec<_> =
                 metrics(agent).lines().filter(|line| line.contains("_probe_")).map(str::to_owned).collect();
-            assert!(Instant::now() < end, "{}\n{probes:#?}\n{:?}", agents[agent].log(), scene.notes());
+            assert!(Instant::now() < until_then, "{}\n{probes:#?}\n{:?}", agents[agent].log(), scene.notes());
             std::thread::sleep(Duration::from_millis(100));
         }
         let bandwidth = value(&metrics(agent), BANDWIDTH).unwrap();
@@ -54,7 +54,7 @@ fn two_agents_measure_with_each_other_as_soon_as_both_are_listed() {
         let failed = RUNS.replace("\"ok\"", "\"failed\"");
         assert_eq!(value(&metrics(agent), &failed), Some(0.0));
     }
-    drop(agents);
+    agents.into_iter().for_each(|agent| end(agent.group));
     scene.is_clean();
 }
 
@@ -87,6 +87,6 @@ fn a_person_measures_with_a_peer() {
     assert!(wrong.contains("wrong_signature: its signature is wrong"), "{wrong}");
     let nobody = bench(super::KEY, here);
     assert!(nobody.contains("rdma_peer rxe0/1: inconclusive") && nobody.contains("starts no server"), "{nobody}");
-    drop(agent);
+    end(agent.group);
     scene.is_clean();
 }

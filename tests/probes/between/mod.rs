@@ -13,9 +13,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use super::Scene;
 use super::common::host::HostTree;
-use super::common::run::{PROGRAM, Server};
+use super::common::run::{Group, PROGRAM, Server};
 use super::common::tools::skip;
 
 const KEY: &str = "b51e6f0fd0a14a3d8c2e97a0d8b9c4e2";
@@ -97,6 +99,12 @@ fn serve(scene: &Scene, address: SocketAddr, config: &Path) -> Server {
     let mut command = before(scene, &["serve", "--web.listen-address", &address.to_string(), "--config.file"]);
     command.arg(config).arg("--storage.path").arg(&state);
     Server::spawn(command, address, directory, "/-/ready")
+}
+
+/// Ends an agent as its host would, so that it tidies up what it has begun.
+fn end(mut agent: Group) {
+    agent.signal(Signal::TERM);
+    assert!(agent.wait(PATIENCE).is_some(), "it does not end");
 }
 
 /// The value of a series in an exposition; the labels as they are written.
