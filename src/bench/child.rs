@@ -74,7 +74,7 @@ pub struct Child {
 
 impl Child {
     /// Starts a program in a folder, which also takes what it prints, at low priority and on these CPUs. It dies with
-    /// the agent where the system has `setpriv`.
+    /// the agent where the system has `setpriv`: to the kernel that is the thread that starts it, which must outlive it.
     ///
     /// # Errors
     /// The program cannot be started.

@@ -1,7 +1,7 @@
 //! Starts servers for peers: one at a time, where nothing is disturbed, and never for long.
 
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -12,8 +12,9 @@ use super::words::Ending;
 use crate::bench::child::is_stopped;
 use crate::bench::guard;
 use crate::bench::lock::HostLock;
-use crate::bench::rdma::{Patience, Program, Serving};
+use crate::bench::rdma::{Patience, Plan, Program, Serving};
 use crate::bench::station::Station;
+use crate::bench::target::Target;
 use crate::bench::tools::Tools;
 use crate::model::ids::PortKey;
 use crate::model::probe::{Probe, ProbeKey, SkipReason};
@@ -33,10 +34,10 @@ pub struct Servers {
     handle: Handle,
     clock: Arc<dyn Clock>,
     station: Station,
-    tools: Tools,
+    tools: Arc<Tools>,
     gate: Gate,
     visit: Mutex<Option<Visit>>,
-    /// Whoever watches the last server.
+    /// Whoever keeps the last server.
     watch: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -54,7 +55,7 @@ pub struct Answered {
 impl Servers {
     /// One for the host that a poller reads.
     pub fn new(handle: Handle, clock: Arc<dyn Clock>, station: Station, tools: Tools, gate: Gate) -> Self {
-        Self { handle, clock, station, tools, gate, visit: Mutex::default(), watch: Mutex::default() }
+        Self { handle, clock, station, tools: Arc::new(tools), gate, visit: Mutex::default(), watch: Mutex::default() }
     }
 
     /// Answers a request; it may take some seconds.
@@ -104,30 +105,38 @@ impl Servers {
         let lock = self.lock()?;
         self.may_run(from, &report, &ProbeKey { probe, port: Some(port.clone()) })?;
         let target = self.station.target(&report, port).ok_or_else(|| unavailable("the port is gone"))?;
-        let failed = |text: String| Refusal::new(Ending::NotStarted, text);
         if is_stopped() {
-            return Err(failed("the agent ends".to_owned()));
+            return Err(not_started("the agent ends"));
         }
+        let lane = target.ceiling.as_ref().map(Lane::from);
         let name = plan.program.name();
-        let serving = Serving::start(&self.tools, &target, &plan);
-        let serving = serving.map_err(|error| failed(format!("{name} cannot be started: {error}")))?;
-        if !serving.wait_until_listening(self.station.tuning.patience.listen) {
-            return Err(failed(format!("the server of {name} ended by itself")));
-        }
-        let tcp_port = serving.tcp_port;
-        let Patience { come, beyond, .. } = self.station.tuning.patience;
-        let until = Instant::now() + plan.duration + beyond;
-        let wait = std::thread::Builder::new().name("probe-server".to_owned());
-        let watched = wait.spawn(move || {
-            // Who asked may have thought better of it, or be gone: the host does not wait for long.
-            let came = serving.wait_for_client(come);
-            serving.finish(if came { until } else { Instant::now() });
-            drop(lock);
-        });
-        let watched = watched.map_err(|error| failed(format!("there is no thread to watch it: {error}")))?;
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watched);
+        let tcp_port = self.start(target, plan, lock)?;
         tracing::info!(%port, program = name, tcp_port, "serves a peer");
-        Ok(Started { tcp_port, lane: target.ceiling.as_ref().map(Lane::from) })
+        Ok(Started { tcp_port, lane })
+    }
+
+    /// Starts a server, and a thread that keeps it and the lock. The TCP port comes back.
+    fn start(&self, target: Target, plan: Plan, lock: HostLock) -> Result<u16, Refusal> {
+        let (tools, patience) = (Arc::clone(&self.tools), self.station.tuning.patience);
+        let (tell, told) = mpsc::channel();
+        let keep = move || {
+            // Here, since a program dies with the thread that starts it: that of a request ends when it is idle.
+            let serving = match listening(&tools, &target, &plan, patience) {
+                Ok(serving) => serving,
+                Err(refusal) => return drop(tell.send(Err(refusal))),
+            };
+            let until = Instant::now() + plan.duration + patience.beyond;
+            if tell.send(Ok(serving.tcp_port)).is_ok() {
+                // Who asked may have thought better of it, or be gone: the host does not wait for long.
+                let came = serving.wait_for_client(patience.come);
+                serving.finish(if came { until } else { Instant::now() });
+            }
+            drop(lock);
+        };
+        let kept = std::thread::Builder::new().name("probe-server".to_owned()).spawn(keep);
+        let kept = kept.map_err(|error| not_started(format!("there is no thread to keep it: {error}")))?;
+        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
+        told.recv().unwrap_or_else(|_| Err(not_started("the thread that keeps it ended")))
     }
 
     fn lock(&self) -> Result<HostLock, Refusal> {
@@ -165,6 +174,21 @@ impl Servers {
         }
         Ok(())
     }
+}
+
+fn not_started(text: impl Into<String>) -> Refusal {
+    Refusal::new(Ending::NotStarted, text)
+}
+
+/// Starts the server of a plan, and waits until it listens.
+fn listening(tools: &Tools, target: &Target, plan: &Plan, patience: Patience) -> Result<Serving, Refusal> {
+    let name = plan.program.name();
+    let serving = Serving::start(tools, target, plan);
+    let serving = serving.map_err(|error| not_started(format!("{name} cannot be started: {error}")))?;
+    if serving.wait_until_listening(patience.listen) {
+        return Ok(serving);
+    }
+    Err(not_started(format!("the server of {name} ended by itself")))
 }
 
 impl Answered {

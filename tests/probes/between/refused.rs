@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::super::common::http::{Response, exchange, request};
 use super::super::common::run::{Server, free_address};
 use super::super::{Scene, is_alive};
-use super::{KEY, configure, may_mount, requests, serve, stage, until};
+use super::{KEY, configure, end, may_mount, requests, serve, stage, until};
 
 const SOUND: &str = r#"{"program":"ib_write_bw","size":65536,"queue_pairs":1,"seconds":1,"both":false,"rail":0}"#;
 
@@ -137,6 +137,26 @@ fn a_server_whose_client_does_not_come_is_ended() {
     println!("ended after {:?}", began.elapsed());
     scene.is_clean();
     drop(agent);
+}
+
+#[test]
+fn a_server_outlives_the_request_that_started_it() {
+    if !may_mount() {
+        return;
+    }
+    let scene = stage("ok");
+    let address = free_address();
+    let agent = serve(&scene, address, &configure(&scene, address, "patience = '90s'", "serve = true"));
+    assert_eq!(Asked::new(address, 1, SOUND).send(address).status, 200);
+    // Threads that work on requests are kept for ten seconds; the client may take thirty to come.
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(20) {
+        assert!(is_alive(&scene.notes()[0][0]), "ended after {:?}", began.elapsed());
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    // And it does not outlive the agent, nor leaves anything.
+    end(agent.group);
+    scene.is_clean();
 }
 
 #[test]
