@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 place=$(realpath -m "$1")
-commit=${2:-HEAD}
+commit=$(git rev-parse "${2:-HEAD}")
 home=${CARGO_HOME:-$HOME/.cargo}
 [[ -z $(git status --porcelain) ]] || echo "dist-twice: what is not committed is left out" >&2
 

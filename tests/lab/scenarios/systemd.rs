@@ -256,7 +256,7 @@ fn systemd_keeps_the_socket(guest: &mut Guest) {
 /// The watchdog hears of the evaluation, not of devices.
 fn a_stuck_device_is_no_reason_for_a_restart_and_a_stuck_agent_is(guest: &mut Guest) {
     guest.sh(&format!(
-        "mkdir -p {DROP_INS}; printf '[Service]\\nWatchdogSec=30s\\nBindReadOnlyPaths=/slow/value:/sys/class/infiniband/rxe0/ports/1/lid\\n' \
+        "mkdir -p {DROP_INS}; printf '[Service]\\nWatchdogSec=30s\\nBindReadOnlyPaths=/slow/value:/sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts\\n' \
          > {DROP_INS}/lab.conf"
     ));
     restarted(guest, &[]);
