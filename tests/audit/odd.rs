@@ -19,6 +19,8 @@ pub(crate) enum Manner {
     Silent,
     /// By hanging up.
     HangUp,
+    /// That it did not understand, whatever the first bytes are.
+    AtOnce,
     /// With the status until it was asked so often, then with an empty vector.
     BusyUntil(usize, &'static str),
 }
@@ -59,7 +61,8 @@ impl Odd {
 
 fn answer(mut stream: TcpStream, manner: &Manner, seen: &Mutex<Vec<String>>) -> std::io::Result<()> {
     let (mut request, mut buffer) = (String::new(), [0; 4096]);
-    while !is_whole(&request) {
+    let at_once = matches!(manner, Manner::AtOnce);
+    while !is_whole(&request) && (request.is_empty() || !at_once) {
         match stream.read(&mut buffer)? {
             0 => return Ok(()),
             length => request.push_str(&String::from_utf8_lossy(&buffer[..length])),
@@ -94,6 +97,7 @@ fn answer(mut stream: TcpStream, manner: &Manner, seen: &Mutex<Vec<String>>) -> 
             Ok(())
         }
         Manner::HangUp => Ok(()),
+        Manner::AtOnce => whole("400 Bad Request", ""),
     }
 }
 

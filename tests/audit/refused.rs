@@ -117,6 +117,42 @@ fn nobody_there_is_said_so() {
 }
 
 #[test]
+fn a_selector_that_is_none_is_a_wrong_command_line() {
+    let server = Odd::serve(status("200 OK", EMPTY));
+    let output = audit(&server.url(), &["--match", "site=ams"]);
+    assert_eq!((output.code, server.requests().len()), (Some(2), 0), "{output:?}");
+    assert!(output.stderr.starts_with("lanewatch: --match: \"site=ams\" is no list of matchers: a value in quotes "));
+    // What only the server can tell: a pattern that is none.
+    let body = r#"{"status":"error","errorType":"bad_data","error":"error parsing regexp: missing closing ]"}"#;
+    let server = Odd::serve(status("400 Bad Request", body));
+    let output = audit(&server.url(), &["--match", "site=~\"[\""]);
+    let line = "lanewatch: --match site=~\"[\": the server says bad_data: error parsing regexp: missing closing ]\n";
+    assert_eq!((output.code, output.stderr.as_str()), (Some(2), line));
+}
+
+#[test]
+fn an_address_that_leads_elsewhere_is_said_so() {
+    let server = Odd::serve(status("200 OK", EMPTY));
+    for path in ["/api/v1", "/api/v1/query"] {
+        let output = audit(&format!("{}{path}", server.url()), &[]);
+        assert_eq!((output.code, server.requests().len()), (Some(2), 0), "{output:?}");
+        let end = format!("what comes before /api/v1 is asked for: {}\n", server.url());
+        assert!(output.stderr.ends_with(&end), "{output:?}");
+    }
+    // A server in plain text does not wait for the end of what it takes for a request.
+    let server = Odd::serve(Manner::AtOnce);
+    let output = audit(&server.url().replace("http://", "https://"), &["--timeout", "20s"]);
+    assert_eq!(output.code, Some(1));
+    assert!(output.stderr.contains(": the server speaks no TLS; is it http://? "), "{}", output.stderr);
+    let words = "Client sent an HTTP request to an HTTPS server.\n";
+    let line = complaint(status("400 Bad Request", words), &[]);
+    assert_eq!(line, format!("400 Bad Request: {} (is it https://?)", words.trim()));
+    let output = audit(&server.url(), &["--username", "a", "--password-file", "/nonexistent"]);
+    let line = "lanewatch: /nonexistent: No such file or directory (os error 2)\n";
+    assert_eq!((output.code, output.stderr.as_str()), (Some(2), line));
+}
+
+#[test]
 fn every_request_says_who_asks() {
     let directory = TempDir::new().unwrap();
     let file = |name: &str, text: &str| {
@@ -168,5 +204,5 @@ fn a_wrong_command_line_is_refused_before_anybody_is_asked() {
     let output = lanewatch(&["audit"]);
     assert!(output.code == Some(2) && output.stderr.contains("--prometheus"), "{output:?}");
     let output = audit("http://127.0.0.1:1", &["--bearer-token-file", "/nonexistent/token"]);
-    assert!(output.code == Some(1) && output.stderr.contains("/nonexistent/token"), "{output:?}");
+    assert!(output.code == Some(2) && output.stderr.contains("/nonexistent/token"), "{output:?}");
 }

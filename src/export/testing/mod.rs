@@ -49,7 +49,7 @@ pub(super) fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
 }
 
-pub(super) fn now() -> Stamp {
+pub(crate) fn now() -> Stamp {
     Stamp { tick: Tick(7_200_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) }
 }
 

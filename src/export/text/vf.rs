@@ -170,3 +170,51 @@ fn table(out: &mut String, rows: &[[String; 11]]) {
         line(&mut row.iter().map(String::as_str));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::export::testing;
+    use crate::model::holder::{Claim, Domain, Libvirt};
+    use crate::model::snapshot::{Fact, Snapshot};
+    use crate::model::sriov::Mac;
+
+    #[test]
+    fn what_a_domain_wants_stands_beside_what_the_vf_has() {
+        let mut report = testing::report();
+        let pf = report.snapshot.all::<Pf>().next().unwrap().clone();
+        assert!(!map(&report, &[&pf], None).contains("claimed"), "no domain wants anything");
+        let mut shown = |mac: u8, vlan: Option<u16>| {
+            let address = pf.vfs[0].address.unwrap();
+            let claim = Claim { address, mac: Some(Mac([2, 0, 0, 0, 0, mac])), vlan, present: Some(true) };
+            let domain = Domain {
+                name: Arc::from("vm1"),
+                live: true,
+                state: None,
+                reason: None,
+                pid: None,
+                id: None,
+                claims: vec![claim],
+            };
+            let libvirt = Libvirt { domains: vec![domain], readable: true, has_live: true };
+            let facts = [Arc::new(pf.clone()) as Fact, Arc::new(libvirt)];
+            report.snapshot = Snapshot::new(testing::now(), facts, Vec::new());
+            let document = crate::export::json::vf::map(&report, &[&pf], &[]);
+            (map(&report, &[&pf], None), document["pfs"][0]["vfs"][0]["claimed"].clone())
+        };
+        let (text, claimed) = shown(7, Some(42));
+        assert!(text.contains("  02:00:00:00:00:07  42    02:00:00:00:00:07 VLAN 42  auto"), "{text}");
+        assert_eq!((&claimed["domain"], &claimed["differs"]), (&"vm1".into(), &false.into()));
+        for (mac, vlan, cell) in [
+            (8, Some(42), "02:00:00:00:00:08 VLAN 42 (DIFFERS)  auto"),
+            (7, Some(43), "02:00:00:00:00:07 VLAN 43 (DIFFERS)  auto"),
+            (9, None, "02:00:00:00:00:09 (DIFFERS)  auto"),
+        ] {
+            let (text, claimed) = shown(mac, vlan);
+            assert!(text.contains(cell), "{cell}: {text}");
+            assert_eq!((&claimed["vlan"], &claimed["differs"]), (&vlan.into(), &true.into()));
+        }
+    }
+}
