@@ -54,7 +54,9 @@ fn two_agents_measure_with_each_other_as_soon_as_both_are_listed() {
         let failed = RUNS.replace("\"ok\"", "\"failed\"");
         assert_eq!(value(&metrics(agent), &failed), Some(0.0));
     }
-    agents.into_iter().for_each(|agent| end(agent.group));
+    for agent in agents {
+        end(agent.group);
+    }
     scene.is_clean();
 }
 
