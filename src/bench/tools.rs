@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::child::{Child, Invocation, find_in};
 
 /// How long a program may take to say what it can do.
-const PATIENCE: Duration = Duration::from_secs(5);
+const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Where programs are, and which of them write JSON.
 #[derive(Debug, Default)]
@@ -40,7 +40,9 @@ impl Tools {
         if let Some(known) = known.get(program) {
             return *known;
         }
-        let answer = ask(program).is_some_and(|help| help.contains("out_json_file"));
+        // One that does not answer, on a busy host say, is asked again the next time.
+        let Some(help) = ask(program) else { return false };
+        let answer = help.contains("out_json_file");
         known.insert(program.to_owned(), answer);
         answer
     }
@@ -50,5 +52,5 @@ fn ask(program: &Path) -> Option<String> {
     let directory = tempfile::tempdir().ok()?;
     let invocation = Invocation { program: program.to_owned(), arguments: vec!["--help".to_owned()] };
     let mut child = Child::start(&invocation, directory.path(), None).ok()?;
-    Some(child.wait(Instant::now() + PATIENCE).output)
+    Some(child.wait(Instant::now() + PATIENCE)).filter(|ended| !ended.timed_out).map(|ended| ended.output)
 }

@@ -3,6 +3,8 @@
 import os, signal, socket, subprocess, sys, time
 
 MODE, LOG = "@MODE@", "@LOG@"
+# In the first line, which is what is told of a program without a result.
+sys.excepthook = lambda kind, error, trace: print(f"{sys.argv[-1]}: line {trace.tb_lineno}: {error!r}")
 TABLE = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n" \
         " 1048576    90000            0.00               {} \t\t   0.022\n"
 LATENCY = " #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]   " \
