@@ -16,7 +16,7 @@ use tempfile::TempDir;
 use crate::common::http;
 use crate::common::run::{Group, PROGRAM, free_address};
 use crate::common::tools::skip;
-pub use crate::kernels::{Kernel, on_each_kernel};
+pub use crate::kernels::{Kernel, on, on_each_kernel};
 
 /// How long something in a guest may take to come about.
 pub const PATIENCE: Duration = Duration::from_secs(180);
