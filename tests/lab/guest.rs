@@ -82,9 +82,10 @@ impl Guest {
     }
 
     fn try_call(&mut self, call: &str, args: &Value) -> Result<Value, String> {
-        writeln!(self.calls, "{}", json!({"vm": "a", "call": call, "args": args})).unwrap();
+        let gone = |error: std::io::Error| format!("the machine's keeper is gone: {error}");
+        writeln!(self.calls, "{}", json!({"vm": "a", "call": call, "args": args})).map_err(gone)?;
         let mut line = String::new();
-        self.answers.read_line(&mut line).unwrap();
+        self.answers.read_line(&mut line).map_err(gone)?;
         let mut answer: Value = serde_json::from_str(&line).map_err(|error| format!("{error}: {line:?}"))?;
         match answer.get("error") {
             Some(error) => Err(error.as_str().unwrap_or_default().to_owned()),

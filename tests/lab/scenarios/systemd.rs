@@ -60,7 +60,8 @@ fn booted() -> Option<(Guest, TempDir)> {
         fs::create_dir(folder).unwrap();
     }
     inject(&injected)?;
-    fs::write(files.join("value"), "7\n").unwrap();
+    // As the file `rate` has it, which it will stand for: the one that is read of a port in every pass, beside netlink.
+    fs::write(files.join("value"), "25 Gb/sec (1X EDR)\n").unwrap();
     fs::write(files.join("ballast"), vec![7; 1 << 20]).unwrap();
     let slow = place.path().join("slow.ext4");
     succeed(Command::new("mke2fs").args(["-q", "-t", "ext4", "-d"]).args([&files, &slow]).arg("8M"));
@@ -258,7 +259,7 @@ fn systemd_keeps_the_socket(guest: &mut Guest) {
 /// The watchdog hears of the evaluation, not of devices.
 fn a_stuck_device_is_no_reason_for_a_restart_and_a_stuck_agent_is(guest: &mut Guest) {
     guest.sh(&format!(
-        "mkdir -p {DROP_INS}; printf '[Service]\\nWatchdogSec=30s\\nBindReadOnlyPaths=/slow/value:/sys/class/infiniband/rxe0/ports/1/hw_counters/rcvd_pkts\\n' \
+        "mkdir -p {DROP_INS}; printf '[Service]\\nWatchdogSec=30s\\nBindReadOnlyPaths=/slow/value:/sys/class/infiniband/rxe0/ports/1/rate\\n' \
          > {DROP_INS}/lab.conf"
     ));
     restarted(guest, &[]);
