@@ -38,7 +38,7 @@ test: setup lab-image
 
 lab: lab-image
 	$(CARGO) test --locked --test lab
-	$(CARGO) test --locked --test lab -- --ignored --nocapture cost::
+	$(CARGO) test --locked --test lab -- --ignored --nocapture cost:: systemd::
 
 capture: lab-image
 	$(CARGO) test --locked --test lab -- --ignored captures::

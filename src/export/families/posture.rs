@@ -34,7 +34,10 @@ pub const FAMILIES: &[Family] = &[
         worst: "1 a watched function and each port above; none for VFs beside their PF",
         since: FIRST,
         write: |content, out| {
-            let mut functions: Vec<&PciIsolation> = content.report.snapshot.all().collect();
+            // Read less often than functions are: of one that is gone nothing is said.
+            let snapshot = &content.report.snapshot;
+            let there = |isolation: &&PciIsolation| snapshot.function(isolation.address).is_some();
+            let mut functions: Vec<&PciIsolation> = snapshot.all().filter(there).collect();
             functions.sort_by_key(|function| function.address);
             functions.dedup_by_key(|function| function.address);
             for function in functions {

@@ -134,6 +134,7 @@ fn is_restarted_when(guest: &mut Guest, stopped: &str) {
 }
 
 #[test]
+#[ignore = "takes minutes; make lab runs it"]
 fn the_package_under_systemd() {
     on(Kernel::V6_12, |_| {
         let Some((mut guest, _place)) = booted() else { return };
