@@ -100,6 +100,23 @@ fn alerts_on_findings_outlive_a_change_of_reason() {
     }
 }
 
+/// Series come in any order from Prometheus: a list in a text that is not sorted changes from evaluation to evaluation.
+#[test]
+fn lists_in_texts_are_in_order() {
+    let mut lists = 0;
+    for rule in rules() {
+        for text in rule.annotations.values() {
+            for action in text.split("{{").skip(1).filter_map(|rest| rest.split("}}").next()) {
+                if action.trim_start().starts_with("range ") && action.contains("| query") {
+                    lists += 1;
+                    assert!(action.contains("| query | sortByLabel "), "{:?}: {action}", rule.alert);
+                }
+            }
+        }
+    }
+    assert!(lists > 0, "no rule lists anything");
+}
+
 #[test]
 fn alerts_wait_and_go_on() {
     for rule in rules() {
