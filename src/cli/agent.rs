@@ -1,17 +1,18 @@
 //! `lanewatch serve`: the poller, the HTTP server, and the signals that steer them.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime};
 
 use anyhow::Context as _;
 use clap::ArgMatches;
 use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use super::args::{Common, Serve};
@@ -133,7 +134,13 @@ pub fn run<E: std::fmt::Display>(
             told(&url(address, encrypted));
         }
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        let worker = std::thread::Builder::new().name("poller".to_owned()).spawn(move || poller.run())?;
+        let (alive, ended) = oneshot::channel::<()>();
+        let failed = Cell::new(false);
+        std::thread::Builder::new().name("poller".to_owned()).spawn(move || {
+            // Dropped however the poller ends, by a panic, too.
+            let _alive = alive;
+            poller.run();
+        })?;
         let mut tasks = JoinSet::new();
         tasks.spawn(say_when_ready(handle.clone()));
         if let Some((list, party)) = peers.party.clone() {
@@ -145,7 +152,7 @@ pub fn run<E: std::fmt::Display>(
         let served = serve_http(listeners, Arc::clone(&app), async {
             tokio::select! {
                 () = any(&mut ends) => {}
-                () = ended(&worker) => {}
+                _ = ended => failed.set(true),
                 Err(error) = follow::configuration(file, &again, &handle, &app) => tracing::error!("{error}"),
                 Err(error) = follow::web(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
@@ -153,7 +160,7 @@ pub fn run<E: std::fmt::Display>(
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
         });
         served.await;
-        let failed = worker.is_finished();
+        let failed = failed.get();
         handle.stop();
         tracing::info!("ended");
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -176,13 +183,6 @@ async fn say_when_ready(handle: Handle) {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         tracing::info!("ready");
         tracing::info!("{}", summary(&outlook(&report.snapshot, &report.vf_map), &report.limited));
-    }
-}
-
-/// Resolves when the poller has ended, which it should not.
-async fn ended(worker: &JoinHandle<()>) {
-    while !worker.is_finished() {
-        tokio::time::sleep(Duration::from_secs(1)).await;
     }
 }
 

@@ -89,17 +89,24 @@ impl Watched {
             if self.files.is_empty() {
                 std::future::pending::<()>().await;
             }
-            let _ = timeout(ANYWAY, self.hint.notified()).await;
+            let hinted = timeout(ANYWAY, self.hint.notified()).await.is_ok();
+            if !hinted && self.unchanged() {
+                continue;
+            }
             let end = Instant::now() + LONGEST;
             while Instant::now() < end && timeout(QUIET, self.hint.notified()).await.is_ok() {
                 // Hints may come without a pause.
                 sleep(Duration::from_millis(10)).await;
             }
-            if self.files.iter().map(|file| print(file)).ne(self.seen.iter().copied()) {
+            if !self.unchanged() {
                 self.look();
                 return;
             }
         }
+    }
+
+    fn unchanged(&self) -> bool {
+        self.files.iter().map(|file| print(file)).eq(self.seen.iter().copied())
     }
 }
 

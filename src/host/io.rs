@@ -134,6 +134,10 @@ impl Host {
                 Err(error) if error.raw_os_error() == Some(EINVAL) => return Ok(path),
                 Err(error) => return Err(error),
             }
+            // The kernel links to the directories of devices, never to another link (fs/sysfs/symlink.c).
+            if path.strip_prefix(&self.sysfs).is_ok_and(|below| below.starts_with("devices")) {
+                return Ok(path);
+            }
         }
         Err(io::Error::from_raw_os_error(ELOOP))
     }
