@@ -33,7 +33,7 @@ mod tests {
 
     use super::*;
     use crate::assess::testing::seen;
-    use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciFunction};
+    use crate::model::pcie::PciFunction;
     use crate::model::posture::AcsSwitches;
     use crate::model::snapshot::Fact;
 
@@ -41,18 +41,9 @@ mod tests {
     fn said(virtualization: &'static str, root: u16, lower: Acs) -> Option<String> {
         let names = ["0000:3a:00.0", "0000:3b:00.0", "0000:3c:04.0", "0000:3d:00.0"];
         let function = |index: usize| PciFunction {
-            address: names[index].parse().unwrap(),
             upstream: index.checked_sub(1).map(|above| names[above].parse().unwrap()),
-            link_name: names[index].parse().unwrap(),
             class: Some(PciClass(if index < 3 { 0x06_0400 } else { 0x02_0000 })),
-            ids: None,
-            driver: None,
-            numa_node: None,
-            kind: FunctionKind::Plain,
-            vfs_limit: None,
-            vfs_present: None,
-            link: LinkEnd::default(),
-            aer: Aer::default(),
+            ..PciFunction::at(names[index].parse().unwrap())
         };
         let isolation =
             |index: usize, acs| PciIsolation { address: names[index].parse().unwrap(), acs: Some(acs), ari: None };

@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod classify;
+pub mod folder;
 pub mod guard;
 pub mod iperf;
 pub mod lock;

@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 
 use procfs::net::{TcpNetEntry, TcpState};
 use serde::{Deserialize, Serialize};
-use tempfile::TempDir;
 
 use super::child::{Child, Ended, Invocation, is_stopped};
 use super::classify::{Attempt, classify};
+use super::folder::Folder;
 use super::perftest::Unit;
 use super::target::Target;
 use super::tools::Tools;
@@ -135,7 +135,7 @@ pub struct Serving {
     /// The TCP port that it listens on.
     pub tcp_port: u16,
     child: Child,
-    _directory: TempDir,
+    _directory: Folder,
 }
 
 impl Serving {
@@ -145,7 +145,7 @@ impl Serving {
     /// The program is not there or cannot be started, or there is no free port.
     pub fn start(tools: &Tools, target: &Target, plan: &Plan) -> io::Result<Self> {
         let program = tools.find(plan.program.name()).ok_or(io::ErrorKind::NotFound)?;
-        let directory = folder()?;
+        let directory = Folder::new()?;
         let tcp_port = free_port()?;
         let arguments = arguments(target, plan, tcp_port, None, None);
         let child = Child::start(&Invocation { program, arguments }, directory.path(), target.cpus.as_ref())?;
@@ -248,7 +248,7 @@ fn client(
 ) -> io::Result<(Attempt, bool)> {
     let name = plan.program.name();
     let program = tools.find(name).ok_or(io::ErrorKind::NotFound)?;
-    let directory = folder()?;
+    let directory = Folder::new()?;
     let result = directory.path().join("result.json");
     let json = tools.writes_json(&program).then_some(result.as_path());
     let arguments = arguments(target, plan, tcp_port, json, Some(host));
@@ -304,10 +304,6 @@ fn read(path: &Path) -> io::Result<String> {
     let mut bytes = Vec::new();
     std::fs::File::open(path)?.take(1 << 20).read_to_end(&mut bytes)?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-fn folder() -> io::Result<TempDir> {
-    tempfile::Builder::new().prefix("lanewatch-probe-").tempdir()
 }
 
 /// A TCP port that nobody has now.

@@ -5,6 +5,7 @@ use std::net::{IpAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 use super::child::{Child, Ended, Invocation};
+use super::folder::Folder;
 use super::iperf::{NoResult, from_json, is_unreachable};
 use super::rdma::{Patience, PeerServer};
 use super::tools::Tools;
@@ -60,7 +61,7 @@ pub fn run(
     patience: Patience,
 ) -> io::Result<Attempt> {
     let program = tools.find(PROGRAM).ok_or(io::ErrorKind::NotFound)?;
-    let directory = tempfile::Builder::new().prefix("lanewatch-probe-").tempdir()?;
+    let directory = Folder::new()?;
     let words = ["--client", &server.host, "--port", &server.tcp_port.to_string(), "--json", "--time"];
     let mut arguments: Vec<String> = words.map(str::to_owned).to_vec();
     arguments.extend([duration.as_secs().max(1).to_string(), "--parallel".to_owned(), streams.max(1).to_string()]);

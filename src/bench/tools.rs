@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::child::{Child, Invocation, find_in};
+use super::folder::Folder;
 
 /// How long a program may take to say what it can do.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -49,7 +50,7 @@ impl Tools {
 }
 
 fn ask(program: &Path) -> Option<String> {
-    let directory = tempfile::tempdir().ok()?;
+    let directory = Folder::new().ok()?;
     let invocation = Invocation { program: program.to_owned(), arguments: vec!["--help".to_owned()] };
     let mut child = Child::start(&invocation, directory.path(), None).ok()?;
     Some(child.wait(Instant::now() + PATIENCE)).filter(|ended| !ended.timed_out).map(|ended| ended.output)

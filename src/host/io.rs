@@ -128,16 +128,17 @@ impl Host {
     pub fn resolve(&self, path: &Path) -> io::Result<PathBuf> {
         let mut path = normal(path);
         for _ in 0..8 {
-            match self.io.link(&path) {
-                Ok(target) if target.is_absolute() => path = normal(&target),
-                Ok(target) => path = normal(&path.parent().unwrap_or(Path::new("/")).join(target)),
+            let led = match self.io.link(&path) {
+                Ok(target) if target.is_absolute() => normal(&target),
+                Ok(target) => normal(&path.parent().unwrap_or(Path::new("/")).join(target)),
                 Err(error) if error.raw_os_error() == Some(EINVAL) => return Ok(path),
                 Err(error) => return Err(error),
-            }
+            };
             // The kernel links to the directories of devices, never to another link (fs/sysfs/symlink.c).
-            if path.strip_prefix(&self.sysfs).is_ok_and(|below| below.starts_with("devices")) {
-                return Ok(path);
+            if led != path && led.strip_prefix(&self.sysfs).is_ok_and(|below| below.starts_with("devices")) {
+                return Ok(led);
             }
+            path = led;
         }
         Err(io::Error::from_raw_os_error(ELOOP))
     }

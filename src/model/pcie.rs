@@ -123,3 +123,24 @@ pub struct PciFunction {
     /// Its error counters.
     pub aer: Aer,
 }
+
+#[cfg(test)]
+impl PciFunction {
+    /// A function of which only its address is known.
+    pub(crate) fn at(address: PciAddress) -> Self {
+        Self {
+            address,
+            upstream: None,
+            link_name: address,
+            class: None,
+            ids: None,
+            driver: None,
+            numa_node: None,
+            kind: FunctionKind::Plain,
+            vfs_limit: None,
+            vfs_present: None,
+            link: LinkEnd::default(),
+            aer: Aer::default(),
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::*;
 use crate::assess::testing::seen;
 use crate::model::counter::Counters;
-use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciFunction};
+use crate::model::pcie::{LinkEnd, PciFunction};
 use crate::model::rdma::{DeviceIdentity, Port, PortRate, PortState, RdmaDevice, Speed};
 use crate::model::snapshot::Fact;
 use crate::model::time::Tick;
@@ -27,18 +27,10 @@ fn full(gigatransfers: u64, lanes: u8) -> LinkEnd {
 
 fn function(address: &str, upstream: Option<&str>, class: u32, link: LinkEnd) -> Fact {
     Arc::new(PciFunction {
-        address: address.parse().unwrap(),
         upstream: upstream.map(|above| above.parse().unwrap()),
-        link_name: address.parse().unwrap(),
         class: Some(PciClass(class)),
-        ids: None,
-        driver: None,
-        numa_node: None,
-        kind: FunctionKind::Plain,
-        vfs_limit: None,
-        vfs_present: None,
         link,
-        aer: Aer::default(),
+        ..PciFunction::at(address.parse().unwrap())
     })
 }
 

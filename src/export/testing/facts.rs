@@ -4,7 +4,7 @@ use super::{address, now};
 use crate::model::counter::{self, Counters};
 use crate::model::holder::Holder;
 use crate::model::ids::{DeviceName, Guid, PortKey};
-use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
+use crate::model::pcie::{AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
 use crate::model::probe::{Direction, Measured, Outcome, Probe, ProbeKey, ProbePast, ProbePasts, Run, Statistic};
 use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, Speed};
 use crate::model::reading::{Reading, Reason};
@@ -26,9 +26,7 @@ pub(super) fn end(giga: u64, width: u8, max_giga: u64, max_width: u8) -> LinkEnd
 
 pub(super) fn function(text: &str, upstream: Option<&str>, kind: FunctionKind, link: LinkEnd) -> PciFunction {
     PciFunction {
-        address: address(text),
         upstream: upstream.map(address),
-        link_name: address(text),
         class: Some(PciClass(if upstream.is_none() { 0x06_0400 } else { 0x02_0700 })),
         ids: Some((0x15b3, 0x101b)),
         driver: Some(Arc::from(if upstream.is_none() { "pcieport" } else { "mlx5_core" })),
@@ -37,7 +35,7 @@ pub(super) fn function(text: &str, upstream: Option<&str>, kind: FunctionKind, l
         vfs_limit: (kind == FunctionKind::Physical).then_some(8),
         vfs_present: (kind == FunctionKind::Physical).then_some(1),
         link,
-        aer: Aer::default(),
+        ..PciFunction::at(address(text))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::model::counter::Counters;
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::kmsg::KernelLog;
 use crate::model::machine::Machine;
-use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciClass, PciFunction};
+use crate::model::pcie::{PciClass, PciFunction};
 use crate::model::probe::{Measured, Outcome, Probe, ProbeKey, Run};
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
 
@@ -21,18 +21,10 @@ struct Guest {
 
 fn function() -> PciFunction {
     PciFunction {
-        address: address(8),
-        upstream: None,
-        link_name: address(8),
         class: Some(PciClass(0x02_0700)),
         ids: Some((0x15b3, 0x101c)),
         driver: Some(Arc::from("mlx5_core")),
-        numa_node: None,
-        kind: FunctionKind::Plain,
-        vfs_limit: None,
-        vfs_present: None,
-        link: LinkEnd::default(),
-        aer: Aer::default(),
+        ..PciFunction::at(address(8))
     }
 }
 
