@@ -2,14 +2,14 @@
 
 use serde_json::json;
 
-use crate::guest::{Guest, Kernel, on};
+use crate::guest::{Guest, on_each_kernel};
 use crate::prometheus::Prometheus;
 
 const CARD: &str = "0000:81:00.0";
 
 #[test]
 fn alerts_fire_for_a_link_and_a_port_and_end() {
-    on(Kernel::V6_12, |kernel| {
+    on_each_kernel(|kernel| {
         let Some(mut guest) = Guest::boot(kernel) else { return };
         guest.call("fake_link", &json!({"bdf": "81:00.0", "speed": 4, "width": 16}));
         guest.stand_in();

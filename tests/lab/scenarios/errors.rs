@@ -3,6 +3,7 @@
 use serde_json::json;
 
 use crate::guest::{Guest, on_each_kernel};
+use crate::prometheus::Prometheus;
 
 const CARD: &str = "0000:41:00.0";
 const ROOT_PORT: &str = "0000:40:00.0";
@@ -54,12 +55,14 @@ fn a_fatal_error_is_critical() {
         guest.stand_in();
         guest.call("enable_error_reports", &json!({"bdf": "41:00.0"}));
         guest.serve("");
+        let Some(prometheus) = Prometheus::watching(&guest) else { return };
         let received = [("pci_address", ROOT_PORT), ("class", "fatal")];
         guest.wait_for("lanewatch_pcie_aer_root_port_messages_total", &received, Some(0.0));
         inject(&mut guest, "igb0 DLP 0 0 0 0");
         // The card cannot be asked any more; the port above it received the message.
         guest.wait_for("lanewatch_pcie_aer_root_port_messages_total", &received, Some(1.0));
         guest.wait_for_finding("pcie_aer", ROOT_PORT, true);
+        prometheus.wait_for("PcieAer", ROOT_PORT, true);
         assert_eq!(guest.value(EVENTS, &[("pci_address", CARD), ("class", "fatal")]), Some(0.0));
         guest.wait_until("the kernel's words", |guest| {
             let fatal = [("driver", "pcieport"), ("kind", "aer_fatal")];

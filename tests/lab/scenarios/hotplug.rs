@@ -9,6 +9,7 @@ use serde_json::json;
 use crate::common::exposition::parse;
 use crate::common::http;
 use crate::guest::{Guest, on_each_kernel};
+use crate::prometheus::Prometheus;
 
 const PF: &str = "0000:41:00.0";
 
@@ -68,6 +69,7 @@ fn goes_and_comes_back(guest: &mut Guest) {
     guest.wait_for("lanewatch_port_state", &active, Some(1.0));
     guest.wait_for("lanewatch_sriov_vfs", &vfs, Some(2.0));
     guest.wait_for_event("baseline_learned", "mlx5_0");
+    let Some(prometheus) = Prometheus::watching(guest) else { return };
 
     guest.call("qmp", &json!({"cmd": "device_del", "id": "igb0"}));
     guest.call("wait_event", &json!({"name": "DEVICE_DELETED"}));
@@ -88,6 +90,7 @@ fn goes_and_comes_back(guest: &mut Guest) {
     let left: Vec<_> = of_card.collect();
     assert!(left.is_empty(), "{left:?}");
     assert_eq!(guest.value("lanewatch_port_state", &[("device", "mlx5_1"), ("state", "ACTIVE")]), Some(1.0));
+    prometheus.wait_for("DeviceMissing", "mlx5_0", true);
 
     let card = json!({
         "cmd": "device_add", "driver": "igb", "id": "igb0", "bus": "rp0", "netdev": "h0", "mac": "52:54:00:aa:00:00",
@@ -97,4 +100,5 @@ fn goes_and_comes_back(guest: &mut Guest) {
     guest.wait_for_finding("device_missing", "mlx5_0", false);
     guest.wait_for_event("device_appeared", "mlx5_0");
     guest.wait_for("lanewatch_sriov_vfs", &vfs, Some(0.0));
+    prometheus.wait_for("DeviceMissing", "mlx5_0", false);
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::guest::{Guest, Kernel, on, on_each_kernel};
+use crate::prometheus::Prometheus;
 
 const CARD: &str = "0000:81:00.0";
 
@@ -30,6 +31,7 @@ fn vectors_on_the_other_node_are_found() {
         guest.wait_for_finding("irq_remote", "mlx5_0", false);
         let remote = [("pci_address", CARD), ("locality", "remote")];
         guest.wait_for("lanewatch_irq_vectors", &remote, Some(0.0));
+        let Some(prometheus) = Prometheus::watching(&guest) else { return };
 
         guest.sh(&move_to("0"));
         guest.sh(TRAFFIC);
@@ -37,10 +39,12 @@ fn vectors_on_the_other_node_are_found() {
             guest.value("lanewatch_irq_vectors", &remote) > Some(0.0)
         });
         guest.wait_for_finding("irq_remote", "mlx5_0", true);
+        prometheus.wait_for("IrqRemote", "mlx5_0", true);
 
         guest.sh(&move_to("2-3"));
         guest.sh(TRAFFIC);
         guest.wait_for_finding("irq_remote", "mlx5_0", false);
+        prometheus.wait_for("IrqRemote", "mlx5_0", false);
 
         // The kernel moves what a CPU served that goes away.
         guest.sh("echo 0 > /sys/devices/system/cpu/cpu3/online");

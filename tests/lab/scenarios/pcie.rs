@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::guest::{Guest, Kernel, on, on_each_kernel};
+use crate::guest::{Guest, Kernel, on_each_kernel};
+use crate::prometheus::Prometheus;
 
 const CARD: &str = "0000:81:00.0";
 const WIDTH: &str = "lanewatch_pcie_link_width_lanes";
@@ -71,12 +72,14 @@ fn a_card_that_answers_with_ones_is_off_the_bus() {
     on_each_kernel(|kernel| {
         let Some(mut guest) = healthy(kernel, "[policy.hold]\npcie_off_bus = \"0s\"\n") else { return };
         guest.check_finds("pcie_off_bus", CARD, false);
+        let Some(prometheus) = Prometheus::watching(&guest) else { return };
         guest.call("poke_config", &json!({"bdf": "81:00.0", "off": 0x12, "value": 0x3ff, "mask": 0x3ff}));
         // Its speed and width are not known any more: no value stands for that.
         guest.wait_for(WIDTH, &[("pci_address", CARD)], None);
         assert_eq!(guest.value(SPEED, &[("pci_address", CARD)]), None);
         guest.wait_for_finding("pcie_off_bus", CARD, true);
         guest.check_finds("pcie_off_bus", CARD, true);
+        prometheus.wait_for("PcieOffBus", CARD, true);
         guest.wait_for_event("finding_began", CARD);
     });
 }
@@ -86,7 +89,7 @@ const MOVED: &str = "0000:42:00.0";
 
 #[test]
 fn a_card_that_is_slower_in_another_slot_after_a_reboot_has_drifted() {
-    on(Kernel::V6_12, |kernel| {
+    on_each_kernel(|kernel| {
         let at_once = "[policy.hold]\npcie_drifted = \"0s\"\n";
         let Some(mut guest) = healthy(kernel, at_once) else { return };
         guest.wait_for_event("baseline_learned", "mlx5_1");

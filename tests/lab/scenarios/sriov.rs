@@ -1,6 +1,7 @@
 //! VFs: made, configured, given away, taken back, and destroyed under their holder.
 
 use crate::guest::{Guest, Kernel, on_each_kernel};
+use crate::prometheus::Prometheus;
 
 const PF: &str = "0000:41:00.0";
 const VF: &str = "0000:41:10.2";
@@ -34,6 +35,7 @@ fn vfs(kernel: Kernel) {
     ];
     guest.wait_for("lanewatch_vf_config_info", &config, Some(1.0));
 
+    let Some(prometheus) = Prometheus::watching(&guest) else { return };
     // Given to vfio-pci, and nobody has it open: an orphan.
     guest.sh(&format!(
         "cd /sys/bus/pci/devices/{VF}; echo vfio-pci > driver_override; echo {VF} > driver/unbind; \
@@ -42,6 +44,7 @@ fn vfs(kernel: Kernel) {
     guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "none")], Some(1.0));
     guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), true);
     guest.check_finds("vf_orphan", &format!("{PF}/vf1"), true);
+    prometheus.wait_for("VfOrphan", &format!("{PF}/vf1"), true);
 
     // A process that holds the group stands for a virtual machine.
     guest.sh(&format!(
@@ -51,6 +54,7 @@ fn vfs(kernel: Kernel) {
     guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "1"), ("holder_kind", "process")], Some(1.0));
     guest.wait_for_finding("vf_orphan", &format!("{PF}/vf1"), false);
     guest.check_finds("vf_orphan", &format!("{PF}/vf1"), false);
+    prometheus.wait_for("VfOrphan", &format!("{PF}/vf1"), false);
     guest.wait_for_event("vf_changed", &format!("{PF}/vf1"));
     // Libvirt's status beside it says whose process that is.
     guest.sh(&format!(
@@ -76,6 +80,7 @@ fn vfs(kernel: Kernel) {
     guest.wait_for("lanewatch_sriov_vfs", &[("pf", PF), ("kind", "present")], Some(0.0));
     guest.wait_for("lanewatch_vf_info", &[("pf", PF), ("vf", "1")], None);
     assert_eq!(guest.wait_for_finding("vf_dangling", VF, true).as_deref(), Some("gone"));
+    prometheus.wait_for("VfDangling", VF, true);
     guest.sh("pkill -f qemu-stand-in; rm /run/libvirt/qemu/vm7.xml");
     guest.wait_for_finding("vf_dangling", VF, false);
     assert!(!guest.log().contains("panicked"));
