@@ -34,7 +34,7 @@ test: setup lab-image
 	$(CARGO) test --locked
 	@[ ! -f target/cases.txt ] || cat target/cases.txt
 	@if [ -s target/skipped ]; then echo "$$(wc -l <target/skipped) skipped:"; cat target/skipped; fi
-	@if [ -s target/lab/again ]; then echo "$$(wc -l <target/lab/again) passed at the second try:"; cat target/lab/again; fi
+	@if [ -s target/lab/again ]; then echo "$$(grep -c '^[^ ]' target/lab/again) passed at the second try:"; cat target/lab/again; fi
 
 lab: lab-image
 	$(CARGO) test --locked --test lab

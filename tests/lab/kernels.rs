@@ -52,11 +52,11 @@ pub fn on_each_kernel(scenario: impl Fn(Kernel) + Sync) {
 }
 
 /// Runs a scenario on a kernel, and once more on new machines should it fail: emulation on a busy host now and then stands
-/// still for longer than anything waits. What failed first is named in `target/lab/again`, which `make test` prints.
+/// still for longer than anything waits. What failed first is told in `target/lab/again`, which `make test` prints.
 pub fn on(kernel: Kernel, scenario: impl Fn(Kernel)) {
     let Err(failure) = catch_unwind(AssertUnwindSafe(|| scenario(kernel))) else { return };
     let said = failure.downcast_ref::<String>().map(String::as_str).or(failure.downcast_ref::<&str>().copied());
-    let said = said.and_then(|text| text.lines().next()).unwrap_or_default();
+    let said = said.unwrap_or_default().replace('\n', "\n    ");
     let test = thread::current().name().unwrap_or("scenario").to_owned();
     eprintln!("{test} failed on kernel {}, and runs once more: {said}", kernel.version());
     scenario(kernel);

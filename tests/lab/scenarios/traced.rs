@@ -45,7 +45,9 @@ fn nothing_is_opened_for_writing_but_its_own_state() {
         guest.stop("TERM");
 
         let trace = guest.sh("grep '(' /run/trace | sed 's/^[0-9]* *//'");
-        let calls: Vec<&str> = trace.lines().filter(|line| !line.contains("resumed>")).collect();
+        // Of a thread that is killed at the door of a call, strace cannot say which it was: it was not carried out.
+        let calls = trace.lines().filter(|line| !line.contains("resumed>") && !line.starts_with("???"));
+        let calls: Vec<&str> = calls.collect();
         let sysfs = calls.iter().filter(|call| call.contains("/sys/")).count();
         assert!(sysfs > 200, "{sysfs} opened below /sys");
         let (own, others): (Vec<&str>, Vec<&str>) =
