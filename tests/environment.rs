@@ -6,11 +6,15 @@
 #[path = "common/mod.rs"]
 mod common;
 
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use common::host::HostTree;
-use common::run::{PROGRAM, Server, lanewatch, to_its_end};
+use common::run::{PROGRAM, Server, free_address, lanewatch, to_its_end};
 use common::tools::skip;
 use tempfile::TempDir;
 
@@ -52,6 +56,49 @@ fn a_folder_that_is_no_host_is_said_to_be_none() {
     let hidden = "lanewatch_visibility_info{area=\"host\",visibility=\"hidden\",reason=\"no_sysfs\"} 1\n";
     assert!(server.get("/metrics").text().contains(hidden));
     assert!(server.log().contains("there is no sysfs at"), "{}", server.log());
+}
+
+/// A user who may have only so many threads, as a unit's `TasksMax` allows: the agent works without some, or says which
+/// it cannot do without.
+#[test]
+fn too_few_threads_are_told_of_and_no_panic() {
+    if !rustix::process::geteuid().is_root() {
+        return skip("only root may run as a user of its own");
+    }
+    let host = TempDir::new().unwrap();
+    HostTree::new(1).write(host.path()).unwrap();
+    let place = host.path();
+    fs::set_permissions(place, Permissions::from_mode(0o755)).unwrap();
+    fs::copy(PROGRAM, place.join("lanewatch")).unwrap();
+    fs::write(place.join("lanewatch.toml"), "").unwrap();
+    let outcomes = thread::scope(|scope| {
+        let run = |most: u32| {
+            let command = format!(
+                "ulimit -u {most}; exec ./lanewatch serve --path.rootfs . --config.file lanewatch.toml --storage.path none \
+                 --web.listen-address {}",
+                free_address()
+            );
+            let mut limited = Command::new("timeout");
+            limited.args(["5", "bash", "-c", &command]).current_dir(place);
+            // A user of its own each: what one has does not count for another. `timeout` is its first process.
+            let user = 60_100 + most;
+            limited.uid(user).gid(user);
+            to_its_end(limited, Duration::from_secs(60))
+        };
+        let runs = [2, 3, 4, 5, 6, 9].map(|most| scope.spawn(move || run(most)));
+        runs.map(|run| run.join().unwrap())
+    });
+    for outcome in &outcomes {
+        assert!(!outcome.stderr.contains("panicked"), "{}", outcome.stderr);
+        let says = match outcome.code {
+            Some(1) => "lanewatch: ",
+            Some(124) => "message=ready",
+            _ => panic!("{outcome:?}"),
+        };
+        assert!(outcome.stderr.contains(says), "{}", outcome.stderr);
+    }
+    assert_eq!([&outcomes[0], &outcomes[5]].map(|outcome| outcome.code), [Some(1), Some(124)]);
+    assert!(outcomes.iter().any(|outcome| outcome.stderr.contains("the kernel tells no changes")), "{outcomes:?}");
 }
 
 /// `check --verbose` of the running host behind these arguments of unshare; none where that is not allowed.

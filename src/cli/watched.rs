@@ -15,6 +15,8 @@ use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::watch::watcher;
+
 /// Writers get so long to be done.
 const QUIET: Duration = Duration::from_millis(200);
 /// However much happens in a folder, it is looked at after this.
@@ -41,7 +43,7 @@ impl Watched {
     pub fn new(files: Vec<PathBuf>) -> Self {
         let hint = Arc::new(Notify::new());
         let bell = Arc::clone(&hint);
-        let kernel = notify::recommended_watcher(move |event: notify::Result<notify::Event>| {
+        let kernel = watcher::listen(move |event: notify::Result<notify::Event>| {
             // Reading is no change; without this the agent's own reading would be a hint.
             let reading = |kind: EventKind| matches!(kind, EventKind::Access(access) if access != AccessKind::Close(AccessMode::Write));
             if !event.is_ok_and(|event| reading(event.kind)) {

@@ -13,6 +13,7 @@ use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
 use super::handle::Message;
+use super::watcher;
 use crate::host::{Directories, Host, HostIo, WATCHED};
 
 /// Watching needs little stack.
@@ -99,7 +100,7 @@ impl Watch {
                 }
             }
         };
-        match notify::recommended_watcher(told) {
+        match watcher::listen(told) {
             Ok(watcher) => Some(Self { io, watcher, places }),
             Err(error) => {
                 tracing::warn!("cannot watch files, they are read at their interval only: {error}");

@@ -18,6 +18,7 @@ pub mod roce;
 pub mod running;
 pub mod store;
 pub mod vfmap;
+pub mod watcher;
 mod written;
 
 pub use engine::Engine;

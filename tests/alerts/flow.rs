@@ -1,6 +1,7 @@
 //! From a link that degrades to a page, and back: lanewatch on written hosts, real Prometheus or vmalert, real
-//! Alertmanager. The rules are those that are shipped, with their waits cut to seconds.
+//! Alertmanager. The rules are those that are shipped, with their waits cut to seconds; the agents do without theirs.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -24,9 +25,11 @@ impl Host {
     fn start() -> Self {
         let root = TempDir::new().unwrap();
         tree().write(root.path()).unwrap();
-        let path = |part: &str| root.path().join(part).into_os_string();
-        let server =
-            Server::start("serve", &["--path.sysfs".into(), path("sys"), "--path.procfs".into(), path("proc")]);
+        let holds = "[policy.hold]\npcie_degraded = \"0s\"\npcie_below_port_rate = \"0s\"\n";
+        fs::write(root.path().join("lanewatch.toml"), holds).unwrap();
+        let flags = [("--path.sysfs", "sys"), ("--path.procfs", "proc"), ("--config.file", "lanewatch.toml")];
+        let flags = flags.map(|(flag, name)| [flag.into(), root.path().join(name).into_os_string()]);
+        let server = Server::start("serve", flags.as_flattened());
         Self { server, root }
     }
 

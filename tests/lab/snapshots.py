@@ -63,10 +63,14 @@ def make(lab, path):
 
 
 def forget_older(path):
-    """removes what earlier builds of the program left"""
-    for old in glob.glob(glob.escape(path.rsplit('-', 1)[0]) + '-*'):
-        if old != path and time.time() - os.stat(old).st_mtime > OLD:
-            os.unlink(old)
+    """removes what earlier builds of the program left for this image, and for no other whose name begins like its name"""
+    digest = '[0-9a-f]' * 16
+    for old in glob.glob(glob.escape(path.rsplit('-', 1)[0]) + '-' + digest):
+        try:
+            if old != path and time.time() - os.stat(old).st_mtime > OLD:
+                os.unlink(old)
+        except FileNotFoundError:       # another has just done so
+            pass
 
 
 def initrd(image, inject, folder):

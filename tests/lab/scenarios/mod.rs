@@ -1,5 +1,6 @@
 //! What is to be seen on a real kernel, a file a subject.
 
+mod access;
 mod alerts;
 mod captures;
 mod cost;
@@ -15,5 +16,4 @@ mod ports;
 mod probes;
 mod sriov;
 mod systemd;
-mod traced;
 mod unprivileged;
