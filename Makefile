@@ -7,7 +7,7 @@ help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything, virtual machines included where there can be any'
 	@echo 'make lab    the scenarios on real kernels alone (Debian 12 on x86_64, as root; no KVM needed), and what the agent costs there'
-	@echo 'make capture   recorded hosts of the lab, in .cache/captures'
+	@echo 'make capture   records the hosts of the lab anew that the tests have, tests/cases/hosts/lab-*'
 	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
@@ -29,6 +29,8 @@ lab-image:
 	bash tests/lab/image.sh
 	bash tests/packaging/tree.sh
 
+# One more at a time than there are CPUs: machines and servers wait for a good part of their time.
+test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 test: setup lab-image
 	@mkdir -p target && rm -f target/skipped target/cases.txt target/lab/again
 	$(CARGO) test --locked

@@ -179,9 +179,33 @@ fn every_form_of_entry_is_read() {
 
 #[cfg(test)]
 mod any {
+    use std::collections::BTreeMap;
+
     use proptest::prelude::*;
 
+    use crate::common::archive::write;
+    use crate::common::tree::{Entry, Tree};
+
+    fn entry() -> impl Strategy<Value = Entry> {
+        let text = "([ -~]{0,8}\n){0,3}[ -~]{0,3}";
+        prop_oneof![
+            text.prop_map(|text| Entry::File(text.into_bytes())),
+            proptest::collection::vec(any::<u8>(), 0..12).prop_map(Entry::File),
+            "(\\.\\./){0,3}[a-z:]{1,6}".prop_map(|target| Entry::Link(target.into())),
+            Just(Entry::Directory),
+        ]
+    }
+
     proptest! {
+        /// What is written of a recorded host is read as what it was.
+        #[test]
+        fn what_is_written_is_read(sys in proptest::collection::btree_map("([a-c]{1,2}/){0,2}[d-z]{1,3}[.:_0-9]{0,3}[a-z]", entry(), 0..12)) {
+            let mut tree = Tree::default();
+            sys.into_iter().for_each(|(path, entry)| tree.put(path, entry));
+            let trees = BTreeMap::from([("proc".to_owned(), Tree::default()), ("sys".to_owned(), tree)]);
+            prop_assert_eq!(super::parse(&write(&trees).unwrap()).unwrap(), trees);
+        }
+
         #[test]
         fn no_text_breaks_the_reader(text in any::<String>(), like in "((== |@|- |  |:| -> | = |\"|[\\\\xa-c/]|sys| from ){1,6}\n){0,12}") {
             let _ = (super::parse(&text).is_ok(), super::parse(&like).is_ok(), super::parse(&format!("== sys\n{like}")).is_ok());

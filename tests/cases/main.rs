@@ -87,9 +87,10 @@ fn every_case_can_be_staged() {
     assert!(readings > 0);
 }
 
+/// But for those that `make capture` records: of them there is only what the agent read.
 #[test]
 fn every_link_of_the_own_hosts_leads_somewhere() {
-    for case in Case::all(&own_folder()).unwrap() {
+    for case in Case::all(&own_folder()).unwrap().into_iter().filter(|case| !case.name.starts_with("lab-")) {
         let stage = case.stage().unwrap();
         for reading in 0..stage.moments.len() {
             stage.show(reading).unwrap();

@@ -4,6 +4,7 @@
 #![allow(unreachable_pub, reason = "a module of several programs, none of which is a library")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+pub mod archive;
 pub mod certs;
 pub mod cost;
 pub mod exposition;
