@@ -201,7 +201,9 @@ mod any {
         #[test]
         fn what_is_written_is_read(sys in proptest::collection::btree_map("([a-c]{1,2}/){0,2}[d-z]{1,3}[.:_0-9]{0,3}[a-z]", entry(), 0..12)) {
             let mut tree = Tree::default();
-            sys.into_iter().for_each(|(path, entry)| tree.put(path, entry));
+            for (path, entry) in sys {
+                tree.put(path, entry);
+            }
             let trees = BTreeMap::from([("proc".to_owned(), Tree::default()), ("sys".to_owned(), tree)]);
             prop_assert_eq!(super::parse(&write(&trees).unwrap()).unwrap(), trees);
         }
