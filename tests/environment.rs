@@ -6,15 +6,14 @@
 #[path = "common/mod.rs"]
 mod common;
 
-use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt as _;
+use std::fs;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
 use common::host::HostTree;
-use common::run::{PROGRAM, Server, free_address, lanewatch, to_its_end};
+use common::run::{PROGRAM, Server, for_anybody, free_address, lanewatch, to_its_end};
 use common::tools::skip;
 use tempfile::TempDir;
 
@@ -68,8 +67,7 @@ fn too_few_threads_are_told_of_and_no_panic() {
     let host = TempDir::new().unwrap();
     HostTree::new(1).write(host.path()).unwrap();
     let place = host.path();
-    fs::set_permissions(place, Permissions::from_mode(0o755)).unwrap();
-    fs::copy(PROGRAM, place.join("lanewatch")).unwrap();
+    for_anybody(place);
     fs::write(place.join("lanewatch.toml"), "").unwrap();
     let outcomes = thread::scope(|scope| {
         let run = |most: u32| {

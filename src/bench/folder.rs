@@ -1,13 +1,13 @@
 //! The folder of a run: a directory for temporary files of its own, locked while the run lives and gone with it. What an
 //! agent left that was killed goes with the next run of the same user.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
 const PREFIX: &str = "lanewatch-probe-";
@@ -67,7 +67,7 @@ fn is_left(path: &Path, now: SystemTime) -> io::Result<bool> {
 
 fn open(path: &Path) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    OpenOptions::new().read(true).custom_flags(i32::try_from(flags.bits()).unwrap_or(0)).open(path)
+    Ok(File::from(rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())?))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -46,16 +46,23 @@ pub fn lanewatch_in<S: AsRef<OsStr>>(directory: &Path, arguments: &[S]) -> Outpu
     to_its_end(command, PATIENCE)
 }
 
+/// A copy of the program in a folder, where anybody may run it.
+pub fn for_anybody(folder: &Path) -> PathBuf {
+    let copy = folder.join("lanewatch");
+    fs::copy(PROGRAM, &copy).unwrap();
+    for path in [folder, &copy] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    }
+    copy
+}
+
 /// Runs the program on the host below `root` as a user without privileges: who runs the tests, or nobody where that is
 /// root. The program is then copied beside the host, where anybody may run it.
 pub fn as_nobody<S: AsRef<OsStr>>(root: &Path, arguments: &[S]) -> Output {
     let mut command = program();
     if rustix::process::geteuid().is_root() {
         const NOBODY: u32 = 65_534;
-        fs::set_permissions(root, fs::Permissions::from_mode(0o755)).unwrap();
-        let copy = root.join("lanewatch");
-        fs::copy(PROGRAM, &copy).unwrap();
-        fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).unwrap();
+        let copy = for_anybody(root);
         let environment: Vec<_> =
             command.get_envs().map(|(name, value)| (name.to_owned(), value.map(OsStr::to_owned))).collect();
         command = Command::new(copy);
