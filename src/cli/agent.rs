@@ -15,12 +15,12 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use super::args::{Common, Serve};
+use super::args::{CommonArgs, ServeArgs};
 use super::config::ConfigError;
-use super::failure::Failure;
-use super::follow;
+use super::error::CliError;
 use super::listen::{listen, url};
-use super::peers::{AtWork, follow as follow_list};
+use super::peer_services::{PeerServices, watch_peer_list};
+use super::reload;
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
 use crate::assess::outlook::{outlook, summary};
@@ -42,8 +42,13 @@ use crate::watch::{Engine, Poller, Report};
 ///
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
-pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &Serve) -> Result<ExitCode, Failure> {
-    let web = settings.web(&flags.web)?;
+pub fn serve(
+    settings: &Settings,
+    common: &CommonArgs,
+    matches: &ArgMatches,
+    args: &ServeArgs,
+) -> Result<ExitCode, CliError> {
+    let web = settings.web(&args.web)?;
     if rustix::process::geteuid().is_root() {
         tracing::warn!("running as root; nothing here needs it");
     }
@@ -57,16 +62,16 @@ pub fn serve(settings: &Settings, common: &Common, matches: &ArgMatches, flags: 
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, own.then_some(store))
         .context("cannot start reading")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
-    let again = || Settings::new(common, matches);
+    let reload_settings = || Settings::new(common, matches);
     let (stop, stopped) = std::sync::mpsc::channel();
-    let peers = AtWork::new(settings, &poller.handle())?;
+    let peers = PeerServices::new(settings, &poller.handle())?;
     let party = peers.party.as_ref().map(|(_, party)| Arc::clone(party));
     let probes = scheduler(settings, &poller, party).map(|scheduler| {
         let probes = std::thread::Builder::new().name("probes".to_owned());
         probes.spawn(move || scheduler.run(&stopped))
     });
     let probes = probes.transpose().context("cannot start probes")?;
-    let code = run(poller, &web, common.config.as_deref(), &peers, again, |_| {});
+    let code = run(poller, &web, common.config.as_deref(), &peers, reload_settings, |_| {});
     stop_all();
     drop(stop);
     // Whatever is being measured ends with the agent, and leaves nothing behind.
@@ -96,7 +101,7 @@ fn scheduler(settings: &Settings, poller: &Poller, party: Option<Arc<Party>>) ->
     Some(scheduler.with_party(party))
 }
 
-/// Runs a poller and serves what it finds; `again` reads the configuration anew, `told` is told the address once it is
+/// Runs a poller and serves what it finds; `reload_settings` reads the configuration anew, `on_listening` is on_listening the address once it is
 /// listened on.
 ///
 /// # Errors
@@ -105,24 +110,24 @@ pub fn run<E: std::fmt::Display>(
     mut poller: Poller,
     web: &WebSettings,
     file: Option<&Path>,
-    peers: &AtWork,
-    again: impl Fn() -> Result<Settings, E>,
-    told: impl FnOnce(&str),
-) -> Result<ExitCode, Failure> {
+    peers: &PeerServices,
+    reload_settings: impl Fn() -> Result<Settings, E>,
+    on_listening: impl FnOnce(&str),
+) -> Result<ExitCode, CliError> {
     let handle = poller.handle();
     let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.pulse(watchdog::beat(every))));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
     let options =
         Options { telemetry_path: web.telemetry_path.clone(), max_requests: web.max_requests, ..Options::default() };
-    let app = Arc::new(App::new(Arc::new(Reports(handle.clone())), options, agent));
+    let app = Arc::new(App::new(Arc::new(PollerReports(handle.clone())), options, agent));
     let mut encrypted = false;
     if let Some(file) = &web.config {
         let web = Web::load(file).map_err(ConfigError::from)?;
         encrypted = web.tls.is_some();
-        follow::install(&app, web);
+        reload::install(&app, web);
     }
-    peers.open(&app)?;
+    peers.attach(&app)?;
     runtime.block_on(async {
         let listeners = listen(web).await?;
         for listener in &listeners {
@@ -131,7 +136,7 @@ pub fn run<E: std::fmt::Display>(
             }
         }
         if let Some(address) = listeners.first().and_then(|listener| listener.local_addr().ok()) {
-            told(&url(address, encrypted));
+            on_listening(&url(address, encrypted));
         }
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         let (alive, ended) = oneshot::channel::<()>();
@@ -142,19 +147,19 @@ pub fn run<E: std::fmt::Display>(
             poller.run();
         })?;
         let mut tasks = JoinSet::new();
-        tasks.spawn(say_when_ready(handle.clone()));
+        tasks.spawn(notify_ready(handle.clone()));
         if let Some((list, party)) = peers.party.clone() {
-            tasks.spawn(follow_list(list, party));
+            tasks.spawn(watch_peer_list(list, party));
         }
         if let Some((every, pulse)) = watchdog {
             tasks.spawn(watchdog::feed(every, pulse));
         }
         let served = serve_http(listeners, Arc::clone(&app), async {
             tokio::select! {
-                () = any(&mut ends) => {}
+                () = first_signal(&mut ends) => {}
                 _ = ended => failed.set(true),
-                Err(error) = follow::configuration(file, &again, &handle, &app) => tracing::error!("{error}"),
-                Err(error) = follow::web(web.config.as_deref(), &app) => tracing::error!("{error}"),
+                Err(error) = reload::watch_config(file, &reload_settings, &handle, &app) => tracing::error!("{error}"),
+                Err(error) = reload::watch_web_config(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
             tasks.abort_all();
             let _ = sd_notify::notify(&[NotifyState::Stopping]);
@@ -168,7 +173,7 @@ pub fn run<E: std::fmt::Display>(
 }
 
 /// Resolves at the first of these signals.
-pub(super) async fn any(signals: &mut [Signal; 2]) {
+pub(super) async fn first_signal(signals: &mut [Signal; 2]) {
     let [first, second] = signals;
     tokio::select! {
         _ = first.recv() => {}
@@ -177,7 +182,7 @@ pub(super) async fn any(signals: &mut [Signal; 2]) {
 }
 
 /// Tells systemd when the first complete pass is there.
-async fn say_when_ready(handle: Handle) {
+async fn notify_ready(handle: Handle) {
     // A service manager that does not listen is no reason to stop.
     if let Some(report) = handle.report(Duration::MAX, Duration::from_secs(60)).await {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -187,9 +192,9 @@ async fn say_when_ready(handle: Handle) {
 }
 
 /// The poller's reports, for the server.
-struct Reports(Handle);
+struct PollerReports(Handle);
 
-impl Source for Reports {
+impl Source for PollerReports {
     fn report(
         &self,
         max_age: Duration,

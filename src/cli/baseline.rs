@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::args::{Baseline as Flags, BaselineAction};
-use super::failure::Failure;
-use super::look::look;
-use super::print;
+use super::args::{BaselineAction, BaselineArgs};
+use super::error::CliError;
+use super::one_shot::read_once;
+use super::output::print;
 use super::settings::Settings;
 use crate::model::check::Check;
 use crate::model::history::Baseline;
@@ -26,12 +26,12 @@ const LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The host cannot be looked at, or the state directory cannot be written.
-pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    match flags.action {
+pub fn run(settings: &Settings, args: &BaselineArgs) -> Result<ExitCode, CliError> {
+    match args.action {
         BaselineAction::Show => {
             let store = Store::new(settings.storage.clone());
             store.usable().map_err(|why| anyhow::anyhow!("{why}"))?;
-            print(show(&store.peek().baseline, settings).as_bytes())
+            Ok(print(show(&store.peek().baseline, settings).as_bytes())?)
         }
         BaselineAction::Diff => diff(settings),
         BaselineAction::Accept => accept(settings),
@@ -60,9 +60,9 @@ fn show(baseline: &Baseline, settings: &Settings) -> String {
 }
 
 /// Prints the findings that rest on the baseline: exit 0 when there is none, 1 otherwise.
-fn diff(settings: &Settings) -> Result<ExitCode, Failure> {
+fn diff(settings: &Settings) -> Result<ExitCode, CliError> {
     Store::new(settings.storage.clone()).usable().map_err(|why| anyhow::anyhow!("{why}"))?;
-    let report = look(settings, Duration::ZERO, LIMIT)?;
+    let report = read_once(settings, Duration::ZERO, LIMIT)?;
     let differs = report.findings.iter().map(|finding| &finding.condition).filter(|condition| {
         matches!(condition.check, Check::DeviceMissing | Check::PcieDrifted) || condition.reason == "baseline"
     });
@@ -71,19 +71,19 @@ fn diff(settings: &Settings) -> Result<ExitCode, Failure> {
         let _ = writeln!(out, "{} {}: {}", condition.check.as_str(), condition.subject, condition.summary);
     }
     if out.is_empty() {
-        print(b"no difference\n")
+        Ok(print(b"no difference\n")?)
     } else {
         print(out.as_bytes())?;
         Ok(ExitCode::from(1))
     }
 }
 
-fn accept(settings: &Settings) -> Result<ExitCode, Failure> {
+fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
     let store = Store::new(settings.storage.clone());
     let engine = Engine::new(Arc::new(Policy::default()), false);
     let specs = settings.collectors.iter().copied();
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, Some(store))
         .context("cannot start reading")?;
     poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("the baseline is not kept: {error}"))?;
-    print(show(poller.baseline(), settings).as_bytes())
+    Ok(print(show(poller.baseline(), settings).as_bytes())?)
 }

@@ -1,6 +1,5 @@
 //! `lanewatch bench`: run probes now, or read what somebody else's benchmark said.
 
-pub mod args;
 mod read;
 
 use std::io::IsTerminal as _;
@@ -12,11 +11,11 @@ use anyhow::Context as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::agent::any;
-use super::args::{Bench as Flags, VfFormat};
-use super::failure::Failure;
-use super::look::look;
-use super::print;
+use super::agent::first_signal;
+use super::args::{BenchArgs, DocumentFormat};
+use super::error::CliError;
+use super::one_shot::read_once;
+use super::output::print;
 use super::settings::Settings;
 use crate::bench::child::{is_stopped, stop_all};
 use crate::bench::guard::{self, Rules};
@@ -44,21 +43,21 @@ const LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// There is no such device or probe, the host cannot be looked at, or another probe runs on it.
-pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    if !flags.read.is_empty() {
-        return read::run(settings, flags);
+pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> {
+    if !args.read.is_empty() {
+        return read::run(settings, args);
     }
-    if !settings.host().live && !flags.force {
+    if !settings.host().live && !args.force {
         let message = "a probe measures this machine, and the host to read is another; --force measures nevertheless";
-        return Err(Failure::Usage(message.to_owned()));
+        return Err(CliError::Usage(message.to_owned()));
     }
-    let report = look(settings, if flags.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
-    let mut keys = wanted(&report, flags)?;
+    let report = read_once(settings, if args.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
+    let mut keys = wanted(&report, args)?;
     let tools = Tools::new();
-    if flags.peer.is_some() {
+    if args.peer.is_some() {
         keys = between(&keys, &tools);
         if keys.is_empty() {
-            return Err(Failure::Usage("no RDMA port to measure from is here; --peer needs one".to_owned()));
+            return Err(CliError::Usage("no RDMA port to measure from is here; --peer needs one".to_owned()));
         }
     }
     let place = settings.probe.lock.clone();
@@ -67,11 +66,11 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         return Err(anyhow::anyhow!("another probe runs on this host ({} is locked)", place.display()).into());
     };
     stop_when_asked()?;
-    let station = Station { tuning: tuning(settings, flags), ..settings.station() };
-    let runs: Vec<Run> = keys.iter().map(|key| one(settings, &station, &report, &tools, flags, key)).collect();
-    let out = match flags.format {
-        VfFormat::Text => text::runs(&report, &runs),
-        VfFormat::Json => {
+    let station = Station { tuning: tuning(settings, args), ..settings.station() };
+    let runs: Vec<Run> = keys.iter().map(|key| one(settings, &station, &report, &tools, args, key)).collect();
+    let out = match args.format {
+        DocumentFormat::Text => text::runs(&report, &runs),
+        DocumentFormat::Json => {
             serde_json::to_string_pretty(&json::runs(&report, &runs)).map_err(anyhow::Error::from)? + "\n"
         }
     };
@@ -87,14 +86,14 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tuning(settings: &Settings, flags: &Flags) -> Tuning {
+fn tuning(settings: &Settings, args: &BenchArgs) -> Tuning {
     let configured = settings.probe.tuning.clone();
     Tuning {
-        size: flags.size.unwrap_or(configured.size),
-        queue_pairs: flags.queue_pairs.unwrap_or(configured.queue_pairs),
-        duration: flags.duration.unwrap_or(configured.duration),
-        both: flags.both || configured.both,
-        gid_index: flags.gid_index.or(configured.gid_index),
+        size: args.size.unwrap_or(configured.size),
+        queue_pairs: args.queue_pairs.unwrap_or(configured.queue_pairs),
+        duration: args.duration.unwrap_or(configured.duration),
+        both: args.both || configured.both,
+        gid_index: args.gid_index.or(configured.gid_index),
         patience: configured.patience,
     }
 }
@@ -110,9 +109,9 @@ fn between(keys: &[ProbeKey], tools: &Tools) -> Vec<ProbeKey> {
 }
 
 /// What to run: everything that needs no other host, or what was named.
-fn wanted(report: &Report, flags: &Flags) -> Result<Vec<ProbeKey>, Failure> {
+fn wanted(report: &Report, args: &BenchArgs) -> Result<Vec<ProbeKey>, CliError> {
     let all = own(report);
-    let Some(name) = &flags.device else { return Ok(all) };
+    let Some(name) = &args.device else { return Ok(all) };
     if name == Probe::Memory.as_str() {
         return Ok(vec![ProbeKey { probe: Probe::Memory, port: None }]);
     }
@@ -130,13 +129,20 @@ fn wanted(report: &Report, flags: &Flags) -> Result<Vec<ProbeKey>, Failure> {
         let there: Vec<String> = ports.iter().map(ToString::to_string).collect();
         let there =
             if there.is_empty() { "there is none".to_owned() } else { format!("there is {}", there.join(", ")) };
-        return Err(Failure::Usage(format!("no RDMA device or port {name:?} here; {there}; or name \"memory\"")));
+        return Err(CliError::Usage(format!("no RDMA device or port {name:?} here; {there}; or name \"memory\"")));
     }
     Ok(named)
 }
 
-fn one(settings: &Settings, station: &Station, report: &Report, tools: &Tools, flags: &Flags, key: &ProbeKey) -> Run {
-    let refused = if flags.force { Ok(()) } else { refuse(report, tools, &station.rules, key) };
+fn one(
+    settings: &Settings,
+    station: &Station,
+    report: &Report,
+    tools: &Tools,
+    args: &BenchArgs,
+    key: &ProbeKey,
+) -> Run {
+    let refused = if args.force { Ok(()) } else { refuse(report, tools, &station.rules, key) };
     if let Err((reason, text)) = refused {
         let text = format!("{text} (--force runs it nevertheless)");
         return Run::skipped(key, SystemTime::now(), reason, &text);
@@ -146,7 +152,7 @@ fn one(settings: &Settings, station: &Station, report: &Report, tools: &Tools, f
     let progress = |step: &str| bar.set_message(format!("{name}: {step}"));
     progress("");
     let peers = &settings.probe.peers;
-    let caller = flags.peer.as_ref().map(|to| Caller {
+    let caller = args.peer.as_ref().map(|to| Caller {
         transport: &peers.post,
         key: peers.key.as_deref(),
         to: Arc::from(to.as_str()),
@@ -173,7 +179,7 @@ fn stop_when_asked() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let wait = async {
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        any(&mut ends).await;
+        first_signal(&mut ends).await;
         stop_all();
         std::io::Result::Ok(())
     };

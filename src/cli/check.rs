@@ -4,10 +4,10 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::args::{Check as Flags, CheckFormat, ExitMap};
-use super::failure::Failure;
-use super::look::look;
-use super::print;
+use super::args::{CheckArgs, CheckFormat, ExitMap};
+use super::error::CliError;
+use super::one_shot::read_once;
+use super::output::print;
 use super::settings::Settings;
 use crate::export::json as documents;
 use crate::export::text::check;
@@ -18,14 +18,14 @@ use crate::watch::store::Store;
 ///
 /// # Errors
 /// The host cannot be looked at.
-pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    let report = look(settings, flags.sample, flags.timeout)?;
-    let hidden = flags.strict && !report.limited.is_empty();
+pub fn run(settings: &Settings, args: &CheckArgs) -> Result<ExitCode, CliError> {
+    let report = read_once(settings, args.sample, args.timeout)?;
+    let hidden = args.strict && !report.limited.is_empty();
     let status = if hidden { report.status.max(Status::Unknown) } else { report.status };
     let trouble = Store::new(settings.storage.clone()).trouble();
     let note = |before: &str| trouble.as_ref().map_or_else(String::new, |trouble| format!("{before}{trouble}\n"));
-    let text = match flags.format {
-        CheckFormat::Text => check::text(&report, status, flags.verbose) + &note("\nnote     "),
+    let text = match args.format {
+        CheckFormat::Text => check::text(&report, status, args.verbose) + &note("\nnote     "),
         CheckFormat::Nagios => check::nagios(&report, status) + &note("note: ").replace('|', "/"),
         CheckFormat::Npd => check::npd(&report, status),
         CheckFormat::Json => {
@@ -37,8 +37,8 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         }
     };
     print(text.as_bytes())?;
-    let npd = flags.format == CheckFormat::Npd && flags.exit_map == ExitMap::Nagios;
-    Ok(ExitCode::from(code(status, if npd { ExitMap::Npd } else { flags.exit_map })))
+    let npd = args.format == CheckFormat::Npd && args.exit_map == ExitMap::Nagios;
+    Ok(ExitCode::from(code(status, if npd { ExitMap::Npd } else { args.exit_map })))
 }
 
 /// The exit code of a status.

@@ -10,9 +10,9 @@ use anyhow::Context as _;
 use clap::ArgMatches;
 
 use super::agent;
-use super::args::{Common, Demo as Flags};
-use super::failure::Failure;
-use super::peers::AtWork;
+use super::args::{CommonArgs, DemoArgs};
+use super::error::CliError;
+use super::peer_services::PeerServices;
 use super::settings::Settings;
 use crate::host::collector::Setup;
 use crate::host::example::Example;
@@ -27,8 +27,13 @@ const STEP: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
-pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &Flags) -> Result<ExitCode, Failure> {
-    let web = settings.web(&flags.web)?;
+pub fn run(
+    settings: &Settings,
+    common: &CommonArgs,
+    matches: &ArgMatches,
+    args: &DemoArgs,
+) -> Result<ExitCode, CliError> {
+    let web = settings.web(&args.web)?;
     let mut example = Example::new();
     let setup = Setup { host: example.host(), filter: settings.filter.clone() };
     let engine = Engine::new(Arc::clone(&settings.policy), false);
@@ -46,8 +51,8 @@ pub fn run(settings: &Settings, common: &Common, matches: &ArgMatches, flags: &F
         })
         .context("cannot start the example host")?;
     let announce = |url: &str| eprint!("{}", announcement(url, &web.telemetry_path));
-    let again = || Settings::new(common, matches);
-    agent::run(poller, &web, common.config.as_deref(), &AtWork::default(), again, announce)
+    let reload_settings = || Settings::new(common, matches);
+    agent::run(poller, &web, common.config.as_deref(), &PeerServices::default(), reload_settings, announce)
 }
 
 /// Where to look, and what there will be to see.

@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 
-use super::args::Metrics as Flags;
-use super::failure::Failure;
-use super::look::look;
-use super::print;
+use super::args::MetricsArgs;
+use super::error::CliError;
+use super::one_shot::read_once;
+use super::output::print;
 use super::settings::Settings;
 use crate::export::{AgentState, Format, Process, encode};
 
@@ -19,14 +19,14 @@ use crate::export::{AgentState, Format, Process, encode};
 ///
 /// # Errors
 /// The host cannot be looked at, or the file cannot be written; an old file stays then.
-pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    let report = look(settings, Duration::ZERO, Duration::from_secs(10))?;
-    let format = if flags.openmetrics { Format::OpenMetrics } else { Format::Text };
+pub fn run(settings: &Settings, args: &MetricsArgs) -> Result<ExitCode, CliError> {
+    let report = read_once(settings, Duration::ZERO, Duration::from_secs(10))?;
+    let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
     let mut text = String::new();
     encode(format, &report, &Arc::new(AgentState::default()), Process::read(), &mut text)
         .map_err(anyhow::Error::from)?;
-    match &flags.textfile {
-        None => print(text.as_bytes()),
+    match &args.textfile {
+        None => Ok(print(text.as_bytes())?),
         Some(path) => {
             replace(path, text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
             Ok(ExitCode::SUCCESS)

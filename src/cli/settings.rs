@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 
-use super::args::{Common, LogFormat, LogLevel, Web};
-use super::config::{self, ConfigError, File};
-use super::policy::policy;
-use super::probe::{ProbeSettings, probe};
-use super::qid_map::layout;
-use super::switches::collector_flags;
-use super::value::Reader;
+use super::args::collectors::collector_flags;
+use super::args::{CommonArgs, LogFormat, LogLevel, WebArgs};
+use super::config::policy::policy;
+use super::config::probe::{ProbeSettings, probe};
+use super::config::qid_map::layout;
+use super::config::reader::TableReader;
+use super::config::{self, ConfigError, ConfigFile};
 use crate::bench::station::Station;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
@@ -30,7 +30,7 @@ pub struct Settings {
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,
     /// What the file says.
-    pub config: File,
+    pub config: ConfigFile,
     /// Root, sysfs and procfs of the host.
     pub paths: (PathBuf, PathBuf, PathBuf),
     /// Which devices are read.
@@ -71,11 +71,11 @@ impl Settings {
     ///
     /// # Errors
     /// A file that cannot be used, or a value that is not allowed.
-    pub fn new(common: &Common, matches: &ArgMatches) -> Result<Self, ConfigError> {
+    pub fn new(common: &CommonArgs, matches: &ArgMatches) -> Result<Self, ConfigError> {
         let config = common.config.as_deref().map(config::read).transpose()?.unwrap_or_default();
         let file = common.config.clone();
         let source = file.clone().unwrap_or_else(|| PathBuf::from("command line"));
-        let command_line = Reader::new(Path::new("command line"), "--path.");
+        let command_line = TableReader::new(Path::new("command line"), "--path.");
         tree(command_line, [("rootfs", &common.rootfs), ("sysfs", &common.sysfs), ("procfs", &common.procfs)])?;
         trees(&source, &config.path)?;
         web(&source, &config.web)?;
@@ -83,8 +83,10 @@ impl Settings {
         let sysfs = common.sysfs.clone().or(config.path.sysfs.clone()).unwrap_or_else(|| rootfs.join("sys"));
         let procfs = common.procfs.clone().or(config.path.procfs.clone()).unwrap_or_else(|| rootfs.join("proc"));
         let chosen = |flag: &str, given: Option<&String>, written: Option<&String>| match (given, written) {
-            (Some(text), _) => Reader::new(Path::new("command line"), "--collector.").pattern(flag, text).map(Some),
-            (None, Some(text)) => Reader::new(&source, "collector.").pattern(flag, text).map(Some),
+            (Some(text), _) => {
+                TableReader::new(Path::new("command line"), "--collector.").pattern(flag, text).map(Some)
+            }
+            (None, Some(text)) => TableReader::new(&source, "collector.").pattern(flag, text).map(Some),
             (None, None) => Ok(None),
         };
         let written = &config.collector;
@@ -142,7 +144,7 @@ impl Settings {
     ///
     /// # Errors
     /// A flag with a value that is not allowed.
-    pub fn web(&self, flags: &Web) -> Result<WebSettings, ConfigError> {
+    pub fn web(&self, flags: &WebArgs) -> Result<WebSettings, ConfigError> {
         let file = &self.config.web;
         addresses(Path::new("command line"), "--web.listen-address", &flags.listen)?;
         max_requests(Path::new("command line"), "--web.max-requests", flags.max_requests)?;
@@ -166,7 +168,7 @@ impl Settings {
 ///
 /// # Errors
 /// The first value that is not allowed.
-pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
+pub fn validate(file: &Path, config: &ConfigFile) -> Result<(), ConfigError> {
     web(file, &config.web)?;
     policy(file, &config.policy)?;
     probe(file, &config.probe)?;
@@ -175,13 +177,13 @@ pub fn validate(file: &Path, config: &File) -> Result<(), ConfigError> {
     for (key, text) in
         [("device-include", &config.collector.device_include), ("device-exclude", &config.collector.device_exclude)]
     {
-        text.as_deref().map(|text| Reader::new(file, "collector.").pattern(key, text)).transpose()?;
+        text.as_deref().map(|text| TableReader::new(file, "collector.").pattern(key, text)).transpose()?;
     }
     Ok(())
 }
 
 /// A host that is named but not there is a slip of the pen, not a host without cards.
-fn tree(read: Reader<'_>, named: [(&str, &Option<PathBuf>); 3]) -> Result<(), ConfigError> {
+fn tree(read: TableReader<'_>, named: [(&str, &Option<PathBuf>); 3]) -> Result<(), ConfigError> {
     let named = named.into_iter().filter_map(|(key, path)| Some((key, path.as_ref()?)));
     for (key, path) in named {
         if !path.is_dir() {
@@ -195,12 +197,12 @@ fn tree(read: Reader<'_>, named: [(&str, &Option<PathBuf>); 3]) -> Result<(), Co
 ///
 /// # Errors
 /// One of them is not there.
-pub fn trees(file: &Path, paths: &config::Paths) -> Result<(), ConfigError> {
+pub fn trees(file: &Path, paths: &config::PathConfig) -> Result<(), ConfigError> {
     let named = [("rootfs", &paths.rootfs), ("sysfs", &paths.sysfs), ("procfs", &paths.procfs)];
-    tree(Reader::new(file, "path."), named)
+    tree(TableReader::new(file, "path."), named)
 }
 
-fn web(file: &Path, web: &config::Web) -> Result<(), ConfigError> {
+fn web(file: &Path, web: &config::WebConfig) -> Result<(), ConfigError> {
     addresses(file, "web.listen-address", &web.listen_address)?;
     max_requests(file, "web.max-requests", web.max_requests)?;
     telemetry_path(file, "web.telemetry-path", web.telemetry_path.as_deref())
@@ -208,7 +210,7 @@ fn web(file: &Path, web: &config::Web) -> Result<(), ConfigError> {
 
 /// 0 is no limit.
 fn max_requests(file: &Path, key: &str, most: Option<usize>) -> Result<(), ConfigError> {
-    Reader::new(file, "").number(key, most, 0..=100_000).map(drop)
+    TableReader::new(file, "").number(key, most, 0..=100_000).map(drop)
 }
 
 fn addresses(file: &Path, key: &str, addresses: &[String]) -> Result<(), ConfigError> {
@@ -218,7 +220,7 @@ fn addresses(file: &Path, key: &str, addresses: &[String]) -> Result<(), ConfigE
     };
     let allowed = "an address such as :10015, 127.0.0.1:10015 or [::1]:10015";
     match addresses.iter().find(|address| !names_a_port(address)) {
-        Some(address) => Err(Reader::new(file, "").is_not(key, address, allowed)),
+        Some(address) => Err(TableReader::new(file, "").is_not(key, address, allowed)),
         None => Ok(()),
     }
 }
@@ -234,18 +236,18 @@ fn telemetry_path(file: &Path, key: &str, path: Option<&str>) -> Result<(), Conf
     match path.filter(|path| !allowed(path)) {
         Some(path) => {
             let message = "a path such as /metrics; / alone, /-/ and /api/ are taken";
-            Err(Reader::new(file, "").is_not(key, path, message))
+            Err(TableReader::new(file, "").is_not(key, path, message))
         }
         None => Ok(()),
     }
 }
 
-fn collectors(file: &Path, table: &config::Collector, flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
+fn collectors(file: &Path, table: &config::CollectorConfig, flags: &[(&str, bool)]) -> Result<Vec<Spec>, ConfigError> {
     for (key, list) in [("collector.disabled", &table.disabled), ("collector.enabled", &table.enabled)] {
         if let Some(unknown) = list.iter().find(|name| !COLLECTORS.iter().any(|spec| spec.name == **name)) {
             let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
             let message = format!("{unknown:?} is not a collector; the collectors are {}", names.join(", "));
-            return Err(Reader::new(file, "").wrong(key, message));
+            return Err(TableReader::new(file, "").wrong(key, message));
         }
     }
     let runs = |spec: &&Spec| {

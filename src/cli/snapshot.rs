@@ -13,9 +13,9 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use tar::{Builder, EntryType, Header};
 
-use super::args::Snapshot as Flags;
-use super::failure::Failure;
-use super::print;
+use super::args::SnapshotArgs;
+use super::error::CliError;
+use super::output::print;
 use super::settings::Settings;
 use crate::host::collector::Setup;
 use crate::host::recording::{Entries, Entry, Recording, Scrubber};
@@ -31,24 +31,24 @@ const LIMIT: Duration = Duration::from_secs(10);
 ///
 /// # Errors
 /// The file is there already or cannot be written, or the host cannot be looked at.
-pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    let name = flags.output.display();
-    let taken = || Failure::Usage(format!("{name} is there already; it is not overwritten"));
-    if flags.output.symlink_metadata().is_ok() {
+pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliError> {
+    let name = args.output.display();
+    let taken = || CliError::Usage(format!("{name} is there already; it is not overwritten"));
+    if args.output.symlink_metadata().is_ok() {
         return Err(taken());
     }
     let (entries, stuck) = record(settings)?;
     let mut scrubber = Scrubber::default();
-    let entries = if flags.keep_identifiers { entries } else { scrubber.scrub(&entries) };
-    let file = match OpenOptions::new().write(true).create_new(true).open(&flags.output) {
+    let entries = if args.keep_identifiers { entries } else { scrubber.scrub(&entries) };
+    let file = match OpenOptions::new().write(true).create_new(true).open(&args.output) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Err(taken()),
-        Err(error) => return Err(Failure::Other(anyhow::Error::new(error).context(format!("cannot write {name}")))),
+        Err(error) => return Err(CliError::Other(anyhow::Error::new(error).context(format!("cannot write {name}")))),
     };
-    let written = write(file, &entries, &readme(flags.keep_identifiers), SystemTime::now());
+    let written = write(file, &entries, &readme(args.keep_identifiers), SystemTime::now());
     if written.is_err() {
         // Half an archive is none.
-        let _ = std::fs::remove_file(&flags.output);
+        let _ = std::fs::remove_file(&args.output);
     }
     written.with_context(|| format!("cannot write {name}"))?;
     let count = |wanted: fn(&Entry) -> bool| entries.values().filter(|entry| wanted(entry)).count();
@@ -58,7 +58,7 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
         counted(count(|entry| matches!(entry, Entry::Link(_))), "link"),
         counted(count(|entry| *entry == Entry::Unreadable), "file"),
     );
-    if flags.keep_identifiers {
+    if args.keep_identifiers {
         said.push_str("GUIDs, addresses and the host's name are in it as they are\n");
     } else {
         let line = "identifiers were replaced: GUIDs, MAC and IP addresses, the host's name";
@@ -67,7 +67,7 @@ pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
     for what in stuck {
         let _ = writeln!(said, "{what} did not answer and is not in it");
     }
-    print(said.as_bytes())
+    Ok(print(said.as_bytes())?)
 }
 
 /// What one pass over the host read, and what did not answer.

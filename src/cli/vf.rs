@@ -3,12 +3,12 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use super::args::{Vf as Flags, VfFormat};
-use super::failure::Failure;
-use super::look::look;
-use super::lookup::is_named;
-use super::moment::moment;
-use super::print;
+use super::args::time::parse_time;
+use super::args::{DocumentFormat, VfArgs};
+use super::error::CliError;
+use super::one_shot::read_once;
+use super::output::print;
+use super::selection::pf_matches;
 use super::settings::Settings;
 use crate::export::{json, text};
 use crate::model::event::{Event, EventKind};
@@ -20,29 +20,30 @@ use crate::watch::store::Store;
 ///
 /// # Errors
 /// There is no such PF, the time is not one, or the host cannot be looked at.
-pub fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    let since = flags.since.as_deref().map(|text| moment(text, SystemTime::now())).transpose()?;
-    let report = look(settings, Duration::ZERO, flags.timeout)?;
+pub fn run(settings: &Settings, args: &VfArgs) -> Result<ExitCode, CliError> {
+    let since =
+        args.since.as_deref().map(|text| parse_time(text, SystemTime::now())).transpose().map_err(CliError::Usage)?;
+    let report = read_once(settings, Duration::ZERO, args.timeout)?;
     let mut pfs: Vec<&Pf> = report.snapshot.all().collect();
     pfs.sort_by_key(|pf| pf.address);
-    if let Some(name) = &flags.pf {
+    if let Some(name) = &args.pf {
         let known: Vec<String> = pfs.iter().map(|pf| pf.address.to_string()).collect();
-        pfs.retain(|pf| is_named(pf, name));
+        pfs.retain(|pf| pf_matches(pf, name));
         if pfs.is_empty() {
             let there =
                 if known.is_empty() { "there is none".to_owned() } else { format!("there is {}", known.join(", ")) };
-            return Err(Failure::Usage(format!("no PF {name:?} here; {there}")));
+            return Err(CliError::Usage(format!("no PF {name:?} here; {there}")));
         }
     }
-    let changes = since.map(|since| changes(settings, &pfs, flags.pf.is_some(), since));
-    let text = match flags.format {
-        VfFormat::Text => text::vf::map(&report, &pfs, changes.as_deref()),
-        VfFormat::Json => {
+    let changes = since.map(|since| changes(settings, &pfs, args.pf.is_some(), since));
+    let text = match args.format {
+        DocumentFormat::Text => text::vf::map(&report, &pfs, changes.as_deref()),
+        DocumentFormat::Json => {
             let document = json::vf::map(&report, &pfs, changes.as_deref().unwrap_or_default());
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
         }
     };
-    print(text.as_bytes())
+    Ok(print(text.as_bytes())?)
 }
 
 /// What the agent's journal says of VFs since a time, of these PFs or of all; oldest first.

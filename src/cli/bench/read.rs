@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::{Flags, LIMIT, wanted};
+use super::{BenchArgs, LIMIT, wanted};
 use crate::bench::perftest::Unit;
 use crate::bench::reading::{Limit, Output, Said, Way, beside, read, together};
 use crate::bench::target::Target;
-use crate::cli::args::VfFormat;
-use crate::cli::failure::Failure;
-use crate::cli::look::look;
-use crate::cli::print;
+use crate::cli::args::DocumentFormat;
+use crate::cli::error::CliError;
+use crate::cli::one_shot::read_once;
+use crate::cli::output::print;
 use crate::cli::settings::Settings;
 use crate::export::json::reading::{self as json, Item};
 use crate::model::check::Check;
@@ -29,26 +29,26 @@ use crate::watch::Report;
 const LONGEST: u64 = 4 << 20;
 
 /// Reads outputs of benchmarks, and says what they say alone and together.
-pub(super) fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failure> {
-    if flags.read.iter().filter(|path| *path == Path::new("-")).count() > 1 {
-        return Err(Failure::Usage("--read -: standard input can be read once".to_owned()));
+pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> {
+    if args.read.iter().filter(|path| *path == Path::new("-")).count() > 1 {
+        return Err(CliError::Usage("--read -: standard input can be read once".to_owned()));
     }
-    let outputs: Vec<(&PathBuf, Output)> = flags.read.iter().map(one).collect::<Result<_, _>>()?;
-    let report = match &flags.device {
-        Some(_) => Some(look(settings, Duration::ZERO, LIMIT)?),
+    let outputs: Vec<(&PathBuf, Output)> = args.read.iter().map(one).collect::<Result<_, _>>()?;
+    let report = match &args.device {
+        Some(_) => Some(read_once(settings, Duration::ZERO, LIMIT)?),
         // It was asked to read: that the host cannot be looked at is of no matter then.
         None if outputs.iter().any(|(_, output)| output.device().is_some()) => {
-            look(settings, Duration::ZERO, LIMIT).ok()
+            read_once(settings, Duration::ZERO, LIMIT).ok()
         }
         None => None,
     };
-    let named = match (&flags.device, &report) {
-        (Some(_), Some(report)) => wanted(report, flags)?.into_iter().next().and_then(|key| key.port),
+    let named = match (&args.device, &report) {
+        (Some(_), Some(report)) => wanted(report, args)?.into_iter().next().and_then(|key| key.port),
         _ => None,
     };
     let target = |output: &Output| {
         let report = report.as_ref()?;
-        let key = if flags.device.is_some() { named.clone() } else { port_of(report, output.device()?) };
+        let key = if args.device.is_some() { named.clone() } else { port_of(report, output.device()?) };
         Target::new(report, &settings.paths.1, &key?)
     };
     let mut items: Vec<Item> = Vec::new();
@@ -56,13 +56,13 @@ pub(super) fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failur
         let target = target(&output);
         let (port, ceiling) = target.map_or((None, None), |target| (Some(target.port), target.ceiling));
         let mut item = Item { file: called(path), output, port, ceiling, summary: String::new() };
-        item.summary = summary(&item, report.as_deref(), flags.device.is_none());
+        item.summary = summary(&item, report.as_deref(), args.device.is_none());
         items.push(item);
     }
     let all = together_or_alone(&items);
-    let out = match flags.format {
-        VfFormat::Text => text(&items, all.as_deref()),
-        VfFormat::Json => {
+    let out = match args.format {
+        DocumentFormat::Text => text(&items, all.as_deref()),
+        DocumentFormat::Json => {
             let document = json::outputs(report.as_deref(), &items, all.as_deref());
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
         }
@@ -72,12 +72,12 @@ pub(super) fn run(settings: &Settings, flags: &Flags) -> Result<ExitCode, Failur
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn one(path: &PathBuf) -> Result<(&PathBuf, Output), Failure> {
+fn one(path: &PathBuf) -> Result<(&PathBuf, Output), CliError> {
     Ok((path, read(&contents(path)?, Unit::MebibytesPerSecond)))
 }
 
 /// The text of a file, of a pipe (`<(ib_write_bw …)`), or of standard input.
-fn contents(path: &Path) -> Result<String, Failure> {
+fn contents(path: &Path) -> Result<String, CliError> {
     let read = if path == Path::new("-") { whole(std::io::stdin().lock()) } else { File::open(path).and_then(whole) };
     read.map_err(|error| {
         let why = match error.kind() {
@@ -86,7 +86,7 @@ fn contents(path: &Path) -> Result<String, Failure> {
             io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
             _ => error.to_string(),
         };
-        Failure::Usage(format!("--read {}: {why}", path.display()))
+        CliError::Usage(format!("--read {}: {why}", path.display()))
     })
 }
 

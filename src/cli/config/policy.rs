@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
-use super::config::{ConfigError, Policy as Tables};
-use super::value::Reader;
+use super::reader::TableReader;
+use super::{ConfigError, PolicyConfig, ThresholdConfig};
 use crate::model::check::{Check, Severity};
 use crate::model::ids::DeviceName;
 use crate::model::maintenance::Window;
@@ -21,8 +21,8 @@ const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 ///
 /// # Errors
 /// The first value that is not allowed, with its key and what is.
-pub fn policy(file: &Path, tables: &Tables) -> Result<Policy, ConfigError> {
-    let read = Reader::new(file, "policy.");
+pub fn policy(file: &Path, tables: &PolicyConfig) -> Result<Policy, ConfigError> {
+    let read = TableReader::new(file, "policy.");
     let mut policy =
         Policy { devices: tables.devices.iter().map(|name| DeviceName::new(name)).collect(), ..Policy::default() };
     for rule in &tables.port {
@@ -63,7 +63,7 @@ pub fn policy(file: &Path, tables: &Tables) -> Result<Policy, ConfigError> {
     Ok(policy)
 }
 
-fn thresholds(read: &Reader<'_>, table: &super::config::Threshold) -> Result<Thresholds, ConfigError> {
+fn thresholds(read: &TableReader<'_>, table: &ThresholdConfig) -> Result<Thresholds, ConfigError> {
     let usual = Thresholds::default();
     let most = read.number("threshold.correctable-aer-per-hour", table.correctable_aer_per_hour, 0..=1_000_000_000)?;
     let settle = "a time from 0s to 1d, such as 30m";
@@ -88,12 +88,12 @@ fn thresholds(read: &Reader<'_>, table: &super::config::Threshold) -> Result<Thr
     Ok(thresholds)
 }
 
-fn check(read: &Reader<'_>, key: &str, name: &str) -> Result<Check, ConfigError> {
+fn check(read: &TableReader<'_>, key: &str, name: &str) -> Result<Check, ConfigError> {
     let names: Vec<&str> = Check::ALL.iter().map(|check| check.as_str()).collect();
     name.parse().map_err(|()| read.is_not(key, name, &format!("a check; the checks are {}", names.join(", "))))
 }
 
-fn rate(read: &Reader<'_>, key: &str, text: &str) -> Result<BytesPerSecond, ConfigError> {
+fn rate(read: &TableReader<'_>, key: &str, text: &str) -> Result<BytesPerSecond, ConfigError> {
     let number = text.trim().strip_suffix("Gb/s").map(str::trim).and_then(|number| number.parse::<f64>().ok());
     number
         .filter(|gbits| (0.1..=100_000.0).contains(gbits))
@@ -101,13 +101,13 @@ fn rate(read: &Reader<'_>, key: &str, text: &str) -> Result<BytesPerSecond, Conf
         .ok_or_else(|| read.is_not(key, text, "a rate such as \"200 Gb/s\", from 0.1 to 100000"))
 }
 
-fn width(read: &Reader<'_>, key: &str, width: u8) -> Result<Lanes, ConfigError> {
+fn width(read: &TableReader<'_>, key: &str, width: u8) -> Result<Lanes, ConfigError> {
     let known = [1, 2, 4, 8, 12, 16, 32];
     let wrong = || read.is_not(key, &width.to_string(), "one of 1, 2, 4, 8, 12, 16, 32");
     known.contains(&width).then_some(Lanes(width)).ok_or_else(wrong)
 }
 
-fn speed(read: &Reader<'_>, key: &str, text: &str) -> Result<TransfersPerSecond, ConfigError> {
+fn speed(read: &TableReader<'_>, key: &str, text: &str) -> Result<TransfersPerSecond, ConfigError> {
     let known = [2_500, 5_000, 8_000, 16_000, 32_000, 64_000].map(TransfersPerSecond::from_mega);
     let allowed = "one of 2.5 GT/s, 5 GT/s, 8 GT/s, 16 GT/s, 32 GT/s, 64 GT/s";
     known.into_iter().find(|speed| speed.to_string() == text.trim()).ok_or_else(|| read.is_not(key, text, allowed))

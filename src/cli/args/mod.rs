@@ -1,13 +1,19 @@
 //! The command line. Flags follow the exporters that operators know; each may also come from the environment.
 
+pub mod audit;
+pub mod bench;
+pub mod collectors;
+pub mod time;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use super::bench::args::Bench;
-use super::switches;
+pub use audit::AuditArgs;
+pub use bench::BenchArgs;
+use collectors::add_flags;
 
 /// Watches the whole lane of RDMA and SR-IOV cards: ports, PCIe links, counters; tells which link is degraded and
 /// what to do.
@@ -19,13 +25,13 @@ pub struct Cli {
     pub command: Command,
     /// Flags of every command.
     #[command(flatten)]
-    pub common: Common,
+    pub common: CommonArgs,
 }
 
 /// Flags of every command.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Host and configuration")]
-pub struct Common {
+pub struct CommonArgs {
     /// Root of the host to read; its `sys` and `proc` are below it [default: /]
     #[arg(long = "path.rootfs", global = true, value_name = "DIR", env = "LANEWATCH_PATH_ROOTFS")]
     pub rootfs: Option<PathBuf>,
@@ -69,27 +75,27 @@ pub struct Common {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run the agent: poll, judge, serve metrics and the status page (the default)
-    Serve(Serve),
+    Serve(ServeArgs),
     /// Look once and say what is wrong: exit 0 ok, 1 warning, 2 critical, 3 unknown
-    Check(Check),
+    Check(CheckArgs),
     /// Draw the lane of a device hop by hop, with the limit and what to do about it
-    Explain(Explain),
+    Explain(ExplainArgs),
     /// Show the map of VFs: which function, which identity, who holds it, since when
-    Vf(Vf),
+    Vf(VfArgs),
     /// Run probes now, or read what a benchmark printed, and compare with what the lane can carry
-    Bench(Bench),
+    Bench(BenchArgs),
     /// Print the metrics once
-    Metrics(Metrics),
+    Metrics(MetricsArgs),
     /// Show, compare or accept what this host is expected to be like
-    Baseline(Baseline),
+    Baseline(BaselineArgs),
     /// Record this host for a bug report or a test, with identifiers replaced
-    Snapshot(Snapshot),
+    Snapshot(SnapshotArgs),
     /// Serve a built-in example host whose link degrades and recovers
-    Demo(Demo),
+    Demo(DemoArgs),
     /// Ask Prometheus for the capacity of the whole fleet: what is stranded, why, and what to do first
-    Audit(Box<super::audit::flags::Audit>),
+    Audit(Box<AuditArgs>),
     /// Work on configuration files
-    Config(Config),
+    Config(ConfigArgs),
     /// Print completions for a shell
     Completions {
         /// The shell
@@ -106,7 +112,7 @@ pub enum Command {
 /// Flags of `serve` and `demo` that concern HTTP.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Web")]
-pub struct Web {
+pub struct WebArgs {
     /// Address to listen on; may be given more than once [default: :10015]
     #[arg(
         long = "web.listen-address",
@@ -131,23 +137,23 @@ pub struct Web {
 
 /// `serve`.
 #[derive(Debug, Clone, Args)]
-pub struct Serve {
+pub struct ServeArgs {
     /// HTTP.
     #[command(flatten)]
-    pub web: Web,
+    pub web: WebArgs,
 }
 
 /// `check`.
 #[derive(Debug, Clone, Args)]
-pub struct Check {
+pub struct CheckArgs {
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
     pub format: CheckFormat,
     /// Time between the two readings that rates need; 0 reads once, as does a recorded host
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
     pub sample: Duration,
     /// When to give up on devices that do not answer
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
     /// Exit codes: as Nagios has them (0, 1, 2, 3), as node-problem-detector has them (0, 1, 2), or 0 and 1 only
     #[arg(long, value_name = "MAP", default_value = "nagios")]
@@ -162,7 +168,7 @@ pub struct Check {
 
 /// `explain`.
 #[derive(Debug, Clone, Args)]
-pub struct Explain {
+pub struct ExplainArgs {
     /// The device or one of its ports (`mlx5_3`, `mlx5_3/1`), a PCI address or an interface; all when left out
     pub device: Option<String>,
     /// Colours: auto, always, never
@@ -172,7 +178,7 @@ pub struct Explain {
 
 /// `metrics`.
 #[derive(Debug, Clone, Args)]
-pub struct Metrics {
+pub struct MetricsArgs {
     /// Write them here, whole or not at all, for node_exporter's textfile collector
     #[arg(long, value_name = "PATH")]
     pub textfile: Option<PathBuf>,
@@ -183,7 +189,7 @@ pub struct Metrics {
 
 /// `baseline`.
 #[derive(Debug, Clone, Args)]
-pub struct Baseline {
+pub struct BaselineArgs {
     /// What to do.
     #[command(subcommand)]
     pub action: BaselineAction,
@@ -202,7 +208,7 @@ pub enum BaselineAction {
 
 /// `snapshot`.
 #[derive(Debug, Clone, Args)]
-pub struct Snapshot {
+pub struct SnapshotArgs {
     /// Where to write it (a .tar.gz)
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
@@ -213,31 +219,31 @@ pub struct Snapshot {
 
 /// `demo`.
 #[derive(Debug, Clone, Args)]
-pub struct Demo {
+pub struct DemoArgs {
     /// HTTP.
     #[command(flatten)]
-    pub web: Web,
+    pub web: WebArgs,
 }
 
 /// `vf`.
 #[derive(Debug, Clone, Args)]
-pub struct Vf {
+pub struct VfArgs {
     /// The PF: its PCI address, an interface or an RDMA device; all when left out
     pub pf: Option<String>,
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
-    pub format: VfFormat,
+    pub format: DocumentFormat,
     /// Also what the agent saw change since then: how long ago (2h), or a time (2026-01-31T12:00:00Z)
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
     /// When to give up on devices that do not answer
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
 }
 
 /// `config`.
 #[derive(Debug, Clone, Args)]
-pub struct Config {
+pub struct ConfigArgs {
     /// What to do.
     #[command(subcommand)]
     pub action: ConfigAction,
@@ -293,7 +299,7 @@ pub enum CheckFormat {
 
 /// Forms of `vf`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum VfFormat {
+pub enum DocumentFormat {
     /// A table.
     #[default]
     Text,
@@ -323,7 +329,7 @@ pub enum Color {
     Never,
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -332,7 +338,7 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
 
 /// The command with a pair of flags for each collector.
 pub fn command() -> clap::Command {
-    switches::added(Cli::command())
+    add_flags(Cli::command())
 }
 
 /// Reads the command line; `serve` is what is meant when no command is named.

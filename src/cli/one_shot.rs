@@ -16,7 +16,7 @@ use crate::watch::{Engine, Poller, Report};
 ///
 /// # Errors
 /// The system has no more threads.
-pub fn look(settings: &Settings, sample: Duration, timeout: Duration) -> anyhow::Result<Arc<Report>> {
+pub fn read_once(settings: &Settings, sample: Duration, timeout: Duration) -> anyhow::Result<Arc<Report>> {
     let setup = settings.setup();
     let mut engine = Engine::new(Arc::clone(&settings.policy), true);
     engine.restore(Store::new(settings.storage.clone()).peek(), SystemClock.now());

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::config::{ConfigError, QidMap};
+use super::{ConfigError, QidMapConfig};
 use crate::host::Spec;
 use crate::host::qid_map::SPEC;
 use crate::host::qid_map::layout::{Column, Layout};
@@ -15,7 +15,7 @@ use crate::host::qid_map::layout::{Column, Layout};
 /// A value that is not allowed, with its key and what is; or the collector is to run and there is no such table.
 pub fn layout(
     file: &Path,
-    table: Option<&QidMap>,
+    table: Option<&QidMapConfig>,
     collectors: &[Spec],
     (root, sysfs, procfs): &(PathBuf, PathBuf, PathBuf),
 ) -> Result<Option<Arc<Layout>>, ConfigError> {

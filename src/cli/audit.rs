@@ -1,7 +1,5 @@
 //! `lanewatch audit`: the capacity of the fleet, from a Prometheus that scrapes it.
 
-pub mod flags;
-
 use std::io::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,12 +10,11 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-use flags::{Audit as Flags, AuditFormat, AuditTable, Server};
-
-use super::failure::Failure;
-use super::moment::moment;
-use super::print;
-use super::terminal::is_capable;
+use super::args::audit::{AuditArgs, AuditFormat, AuditTable, ServerArgs};
+use super::args::time::parse_time;
+use super::error::CliError;
+use super::output::is_capable;
+use super::output::print;
 use crate::export::audit::csv::{Table, table};
 use crate::export::audit::{json, text};
 use crate::fleet::audit::{AuditError, Plan, audit};
@@ -37,19 +34,19 @@ const RETRIES: u32 = 2;
 ///
 /// # Errors
 /// A wrong command line, or a server that does not answer.
-pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
-    let plan = plan(flags)?;
-    let client = Client::new(endpoint(&flags.server)?).map_err(|error| match error {
-        ClientError::Url { .. } | ClientError::Tls(_) => Failure::Usage(error.to_string()),
-        error => Failure::Other(error.into()),
+pub fn run(args: &AuditArgs) -> Result<ExitCode, CliError> {
+    let plan = plan(args)?;
+    let client = Client::new(endpoint(&args.server)?).map_err(|error| match error {
+        ClientError::Url { .. } | ClientError::Tls(_) => CliError::Usage(error.to_string()),
+        error => CliError::Other(error.into()),
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let mut meter = Meter { shown: is_capable(&std::io::stderr()) };
+    let mut meter = ProgressLine { shown: is_capable(&std::io::stderr()) };
     let outcome = runtime.block_on(audit(&client, &plan, &mut |done, all| meter.show(done, all)));
     meter.end();
-    let fleet = outcome.map_err(|error| refused(error, &plan))?;
-    let exceeded: Vec<String> = flags.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
-    print(written(flags, &fleet, &exceeded)?.as_bytes())?;
+    let fleet = outcome.map_err(|error| audit_error(error, &plan))?;
+    let exceeded: Vec<String> = args.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
+    print(render(args, &fleet, &exceeded)?.as_bytes())?;
     for line in &exceeded {
         eprintln!("lanewatch: {line}");
     }
@@ -57,68 +54,68 @@ pub fn run(flags: &Flags) -> Result<ExitCode, Failure> {
 }
 
 /// Why there is no audit. A server that cannot read a query finds fault with what a person wrote into it.
-fn refused(error: AuditError, plan: &Plan) -> Failure {
+fn audit_error(error: AuditError, plan: &Plan) -> CliError {
     match error {
         AuditError::Client(ClientError::Status { status, message, .. })
             if status == StatusCode::BAD_REQUEST && !plan.scope.matchers.is_empty() =>
         {
-            Failure::Usage(format!("--match {}: the server says {message}", plan.scope.matchers))
+            CliError::Usage(format!("--match {}: the server says {message}", plan.scope.matchers))
         }
-        error => Failure::Other(error.into()),
+        error => CliError::Other(error.into()),
     }
 }
 
-fn written(flags: &Flags, fleet: &Fleet, exceeded: &[String]) -> anyhow::Result<String> {
-    let which = match flags.table {
+fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Result<String> {
+    let which = match args.table {
         AuditTable::Groups => Table::Groups,
         AuditTable::Hosts => Table::Hosts,
         AuditTable::Fixes => Table::Fixes,
         AuditTable::Firmware => Table::Firmware,
     };
-    Ok(match flags.format {
+    Ok(match args.format {
         AuditFormat::Text => text::report(fleet),
         AuditFormat::Json => json::document(fleet, exceeded)?,
         AuditFormat::Csv => table(fleet, which)?,
     })
 }
 
-fn plan(flags: &Flags) -> Result<Plan, Failure> {
-    if let Some(wrong) = flags.by.iter().chain(&flags.identity).find(|label| !is_label(label)) {
-        return Err(Failure::Usage(format!("{wrong:?} is no name of a label")));
+fn plan(args: &AuditArgs) -> Result<Plan, CliError> {
+    if let Some(wrong) = args.by.iter().chain(&args.identity).find(|label| !is_label(label)) {
+        return Err(CliError::Usage(format!("{wrong:?} is no name of a label")));
     }
-    if !flags.identity.iter().any(|label| label == "instance") {
-        return Err(Failure::Usage("--identity must have `instance` in it".to_owned()));
+    if !args.identity.iter().any(|label| label == "instance") {
+        return Err(CliError::Usage("--identity must have `instance` in it".to_owned()));
     }
-    let matchers = matchers(&flags.matchers).map_err(|why| Failure::Usage(format!("--match: {why}")))?;
-    let time = flags.time.as_deref().map(|text| seconds(text, SystemTime::now())).transpose()?;
+    let matchers = matchers(&args.matchers).map_err(|why| CliError::Usage(format!("--match: {why}")))?;
+    let time = args.time.as_deref().map(|text| seconds(text, SystemTime::now())).transpose()?;
     Ok(Plan {
-        scope: Scope { matchers, identity: flags.identity.clone(), by: flags.by.clone() },
+        scope: Scope { matchers, identity: args.identity.clone(), by: args.by.clone() },
         time,
-        shard: usize::from(flags.server.shard),
-        top: flags.top,
-        history: flags.history.clone(),
-        stale_after: flags.stale_after.as_secs_f64(),
+        shard: usize::from(args.server.shard),
+        top: args.top,
+        history: args.history.clone(),
+        stale_after: args.stale_after.as_secs_f64(),
     })
 }
 
 /// A moment in whole seconds since 1970.
-fn seconds(text: &str, now: SystemTime) -> Result<f64, Failure> {
-    let since = moment(text, now)?.duration_since(SystemTime::UNIX_EPOCH);
-    let since = since.map_err(|_| Failure::Usage(format!("{text:?} is before 1970")))?;
+fn seconds(text: &str, now: SystemTime) -> Result<f64, CliError> {
+    let since = parse_time(text, now).map_err(CliError::Usage)?.duration_since(SystemTime::UNIX_EPOCH);
+    let since = since.map_err(|_| CliError::Usage(format!("{text:?} is before 1970")))?;
     Ok(Duration::from_secs(since.as_secs()).as_secs_f64())
 }
 
-fn endpoint(server: &Server) -> Result<Endpoint, Failure> {
+fn endpoint(server: &ServerArgs) -> Result<Endpoint, CliError> {
     let mut headers = HeaderMap::new();
     for header in &server.headers {
         let pair = header.split_once(':').and_then(|(name, value)| {
             Some((name.trim().parse::<HeaderName>().ok()?, HeaderValue::from_str(value.trim()).ok()?))
         });
-        let (name, value) = pair.ok_or_else(|| Failure::Usage(format!("{header:?} is no header: NAME: VALUE")))?;
+        let (name, value) = pair.ok_or_else(|| CliError::Usage(format!("{header:?} is no header: NAME: VALUE")))?;
         headers.append(name, value);
     }
     if let Some(tenant) = &server.tenant {
-        let value = HeaderValue::from_str(tenant).map_err(|_| Failure::Usage(format!("{tenant:?} is no tenant")))?;
+        let value = HeaderValue::from_str(tenant).map_err(|_| CliError::Usage(format!("{tenant:?} is no tenant")))?;
         headers.insert(HeaderName::from_static("x-scope-orgid"), value);
     }
     let authorization = match (&server.bearer_token_file, &server.username, &server.password_file) {
@@ -129,7 +126,7 @@ fn endpoint(server: &Server) -> Result<Endpoint, Failure> {
         _ => None,
     };
     if let Some((file, text)) = authorization {
-        let wrong = |_| Failure::Usage(format!("{}: not a text that a header can carry", file.display()));
+        let wrong = |_| CliError::Usage(format!("{}: not a text that a header can carry", file.display()));
         let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
@@ -149,17 +146,18 @@ fn endpoint(server: &Server) -> Result<Endpoint, Failure> {
 }
 
 /// The content of a file with a secret, without the line's end.
-fn secret(file: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::Usage(format!("{}: {error}", file.display())))?;
+fn secret(file: &Path) -> Result<String, CliError> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| CliError::Usage(format!("{}: {error}", file.display())))?;
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
 }
 
 /// How far it is, on a terminal.
-struct Meter {
+struct ProgressLine {
     shown: bool,
 }
 
-impl Meter {
+impl ProgressLine {
     fn show(&mut self, done: usize, all: usize) {
         if self.shown {
             let mut out = std::io::stderr().lock();

@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::{DocumentFormat, parse_duration};
 use crate::bench::peers::list::split;
-use crate::cli::args::{VfFormat, duration};
-use crate::cli::probe::HIGHEST_GID;
+
+/// The highest index of a GID: verbs have eight bits for it.
+pub const HIGHEST_GID: u32 = 255;
 
 /// `bench`.
 #[derive(Debug, Clone, Default, Args)]
-pub struct Bench {
+pub struct BenchArgs {
     /// The device or port (`mlx5_3`, `mlx5_3/1`), or `memory`; all when left out
     pub device: Option<String>,
     /// Message size in bytes [default: 1048576]
@@ -40,7 +42,7 @@ pub struct Bench {
     pub read: Vec<PathBuf>,
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
-    pub format: VfFormat,
+    pub format: DocumentFormat,
 }
 
 /// A peer with its port.
@@ -53,7 +55,7 @@ fn peer(text: &str) -> Result<String, String> {
 }
 
 fn whole_seconds(text: &str) -> Result<Duration, String> {
-    let time = duration(text)?;
+    let time = parse_duration(text)?;
     let whole = time.subsec_nanos() == 0 && (1..=600).contains(&time.as_secs());
     if whole { Ok(time) } else { Err(format!("{text:?} is not a whole number of seconds from 1s to 10m")) }
 }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::config::ConfigError;
-use super::print;
+use super::output::print;
 
 /// Exit code for a wrong command line or configuration.
 const USAGE: u8 = 2;
@@ -14,7 +14,7 @@ const UNKNOWN: u8 = 3;
 
 /// Why a command failed.
 #[derive(Debug)]
-pub enum Failure {
+pub enum CliError {
     /// The command line or the configuration is wrong.
     Usage(String),
     /// A text that was asked for (`--help`, `--version`).
@@ -23,11 +23,11 @@ pub enum Failure {
     Other(anyhow::Error),
 }
 
-impl Failure {
+impl CliError {
     /// Prints the failure and says how to exit. `checks`: the command was `check`, whose every exit is a verdict.
-    pub fn end(self, checks: bool) -> ExitCode {
+    pub fn exit(self, checks: bool) -> ExitCode {
         match self {
-            Self::Text(text) => print(text.as_bytes()).unwrap_or_else(|failure| failure.end(checks)),
+            Self::Text(text) => print(text.as_bytes()).unwrap_or_else(|error| Self::from(error).exit(checks)),
             Self::Usage(line) => {
                 eprintln!("lanewatch: {line}");
                 ExitCode::from(if checks { UNKNOWN } else { USAGE })
@@ -41,28 +41,28 @@ impl Failure {
 }
 
 /// One line of what clap says about a wrong command line.
-pub fn usage(error: &clap::Error) -> Failure {
+pub fn usage(error: &clap::Error) -> CliError {
     if let Some(word) = no_command(error) {
         return not_a_command(word);
     }
     let text = error.render().to_string();
     if let Some(line) = no_subcommand(error, &text) {
-        return Failure::Usage(line);
+        return CliError::Usage(line);
     }
     if !error.use_stderr() {
-        return Failure::Text(text);
+        return CliError::Text(text);
     }
     let lines = text.lines().take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more"));
     let words: Vec<&str> = lines.map(str::trim).filter(|line| !line.is_empty()).collect();
     let line = words.join("; ").replace(":; ", ": ");
-    Failure::Usage(line.strip_prefix("error: ").unwrap_or(&line).to_owned())
+    CliError::Usage(line.strip_prefix("error: ").unwrap_or(&line).to_owned())
 }
 
 /// What is said of a word that should name a command.
-pub fn not_a_command(word: &str) -> Failure {
+pub fn not_a_command(word: &str) -> CliError {
     let commands = super::args::command();
     let names: Vec<&str> = commands.get_subcommands().map(clap::Command::get_name).collect();
-    Failure::Usage(format!("{word:?} is not a command; the commands are {}", names.join(", ")))
+    CliError::Usage(format!("{word:?} is not a command; the commands are {}", names.join(", ")))
 }
 
 /// A word where a command may stand: `serve` takes no arguments but flags, and is meant where no command is named.
@@ -88,19 +88,19 @@ fn no_subcommand(error: &clap::Error, text: &str) -> Option<String> {
     Some(format!("{name} needs a command of its own: {}", names.join(", ")))
 }
 
-impl From<ConfigError> for Failure {
+impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
         Self::Usage(error.to_string())
     }
 }
 
-impl From<anyhow::Error> for Failure {
+impl From<anyhow::Error> for CliError {
     fn from(error: anyhow::Error) -> Self {
         Self::Other(error)
     }
 }
 
-impl From<std::io::Error> for Failure {
+impl From<std::io::Error> for CliError {
     fn from(error: std::io::Error) -> Self {
         Self::Other(error.into())
     }

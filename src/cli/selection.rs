@@ -1,6 +1,6 @@
 //! What a person names: a device, a port, a function, an interface.
 
-use super::failure::Failure;
+use super::error::CliError;
 use crate::export::lane::Lane;
 use crate::model::ids::PciAddress;
 use crate::model::net::Netdev;
@@ -9,9 +9,9 @@ use crate::watch::Report;
 
 /// What goes by a name.
 #[derive(Debug)]
-pub enum Named<'a> {
+pub enum Selection<'a> {
     /// Lanes, and the one port that was meant.
-    Lanes(Vec<&'a Lane<'a>>, Option<u32>),
+    Paths(Vec<&'a Lane<'a>>, Option<u32>),
     /// A PF without an RDMA device here.
     Pf(&'a Pf),
 }
@@ -21,22 +21,22 @@ pub enum Named<'a> {
 ///
 /// # Errors
 /// Nobody does; what there is.
-pub fn named<'a>(report: &'a Report, lanes: &'a [Lane<'a>], name: &str) -> Result<Named<'a>, Failure> {
+pub fn select<'a>(report: &'a Report, lanes: &'a [Lane<'a>], name: &str) -> Result<Selection<'a>, CliError> {
     let find = |device: &str| lanes.iter().find(|lane| lane.device.name.as_str() == device);
     if let Some(lane) = find(name) {
-        return Ok(Named::Lanes(vec![lane], None));
+        return Ok(Selection::Paths(vec![lane], None));
     }
     if let Some((device, port)) = name.rsplit_once('/')
         && let Some(lane) = find(device)
     {
         let number = port.parse().ok().filter(|n| lane.ports.iter().any(|end| end.port.number == *n));
         let ports: Vec<String> = lane.ports.iter().map(|end| end.port.number.to_string()).collect();
-        let unknown = || Failure::Usage(format!("{device} has no port {port:?}; its ports are {}", ports.join(", ")));
-        return Ok(Named::Lanes(vec![lane], Some(number.ok_or_else(unknown)?)));
+        let unknown = || CliError::Usage(format!("{device} has no port {port:?}; its ports are {}", ports.join(", ")));
+        return Ok(Selection::Paths(vec![lane], Some(number.ok_or_else(unknown)?)));
     }
     let with_port = |lane: &'a Lane<'a>| {
         let end = lane.ports.iter().find(|end| end.port.netdev.as_deref() == Some(name))?;
-        Some(Named::Lanes(vec![lane], Some(end.port.number).filter(|_| lane.ports.len() > 1)))
+        Some(Selection::Paths(vec![lane], Some(end.port.number).filter(|_| lane.ports.len() > 1)))
     };
     if let Some(found) = lanes.iter().find_map(with_port) {
         return Ok(found);
@@ -49,13 +49,18 @@ pub fn named<'a>(report: &'a Report, lanes: &'a [Lane<'a>], name: &str) -> Resul
     let passing = |lane: &&'a Lane<'a>| address.is_some_and(|address| lane.passes(address));
     let found = if own.is_empty() || address.is_none() { lanes.iter().filter(passing).collect() } else { own };
     if !found.is_empty() {
-        return Ok(Named::Lanes(found, None));
+        return Ok(Selection::Paths(found, None));
     }
-    report.snapshot.all::<Pf>().find(|pf| is_named(pf, name)).map(Named::Pf).ok_or_else(|| nobody(report, lanes, name))
+    report
+        .snapshot
+        .all::<Pf>()
+        .find(|pf| pf_matches(pf, name))
+        .map(Selection::Pf)
+        .ok_or_else(|| no_match(report, lanes, name))
 }
 
 /// Whether a PF goes by this name: its address, with or without the domain, an interface or an RDMA device.
-pub fn is_named(pf: &Pf, name: &str) -> bool {
+pub fn pf_matches(pf: &Pf, name: &str) -> bool {
     address(name) == Some(pf.address)
         || pf.netdevs.iter().any(|netdev| **netdev == *name)
         || pf.devices.iter().any(|device| device.as_str() == name)
@@ -66,7 +71,7 @@ fn address(name: &str) -> Option<PciAddress> {
     name.parse().or_else(|_| format!("0000:{name}").parse()).ok()
 }
 
-fn nobody(report: &Report, lanes: &[Lane<'_>], name: &str) -> Failure {
+fn no_match(report: &Report, lanes: &[Lane<'_>], name: &str) -> CliError {
     let lane = |lane: &Lane<'_>| {
         let address = lane.device.identity.pci_address;
         let own = |netdev: &&Netdev| Some(netdev.pci_address) == address;
@@ -78,5 +83,5 @@ fn nobody(report: &Report, lanes: &[Lane<'_>], name: &str) -> Failure {
     let pfs = report.snapshot.all::<Pf>().filter(|pf| pf.devices.is_empty()).map(|pf| pf.address.to_string());
     let there: Vec<String> = lanes.iter().map(lane).chain(pfs).collect();
     let there = if there.is_empty() { "there is none".to_owned() } else { format!("there is {}", there.join(", ")) };
-    Failure::Usage(format!("no device, port, PCI address or interface {name:?} here; {there}"))
+    CliError::Usage(format!("no device, port, PCI address or interface {name:?} here; {there}"))
 }

@@ -5,17 +5,15 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use super::config::{ConfigError, Probe as Table};
 use super::peers::{PeersSettings, peers};
-use super::value::Reader;
+use super::reader::TableReader;
+use super::{ConfigError, ProbeConfig};
 use crate::bench::guard::Rules;
 use crate::bench::lock::HostLock;
 use crate::bench::probe::Tuning;
 use crate::bench::rdma::Patience;
+use crate::cli::args::bench::HIGHEST_GID;
 use crate::model::probe::Probe;
-
-/// The highest index of a GID: verbs have eight bits for it.
-pub const HIGHEST_GID: u32 = 255;
 
 /// What is measured, how, and when.
 #[derive(Debug, Clone)]
@@ -44,8 +42,8 @@ pub struct ProbeSettings {
 ///
 /// # Errors
 /// The first value that is not allowed, with its key and what is.
-pub fn probe(file: &Path, table: &Table) -> Result<ProbeSettings, ConfigError> {
-    let read = Reader::new(file, "probe.");
+pub fn probe(file: &Path, table: &ProbeConfig) -> Result<ProbeSettings, ConfigError> {
+    let read = TableReader::new(file, "probe.");
     let mut probes = Vec::new();
     for name in &table.probes {
         let all: Vec<&str> = Probe::ALL.iter().map(|probe| probe.as_str()).collect();

@@ -18,23 +18,23 @@ use crate::export::{AgentState, WebState};
 use crate::watch::Handle;
 
 /// A file that is wrong is read once more after this before it is said so: its writer may write more than one.
-const SECOND_LOOK: Duration = Duration::from_secs(1);
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Reads the configuration again whenever it should be; never ends.
 ///
 /// # Errors
 /// The system gives no signals.
-pub async fn configuration<E: Display>(
+pub async fn watch_config<E: Display>(
     file: Option<&Path>,
-    again: impl Fn() -> Result<Settings, E>,
+    read_settings: impl Fn() -> Result<Settings, E>,
     handle: &Handle,
     app: &App,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let mut watched = Watched::new(file.map(Path::to_owned).into_iter().collect());
     loop {
-        let asked = asked(hangup.recv(), &mut watched).await;
-        match twice(asked, &mut watched, &again).await {
+        let asked = wait_for_change(hangup.recv(), &mut watched).await;
+        match read_with_retry(asked, &mut watched, &read_settings).await {
             Ok(settings) => {
                 handle.set_policy(settings.policy, "the configuration was read again".to_owned());
                 app.change_agent(|agent| {
@@ -54,18 +54,18 @@ pub async fn configuration<E: Display>(
 ///
 /// # Errors
 /// The system gives no signals.
-pub async fn web(file: Option<&Path>, app: &App) -> std::io::Result<()> {
+pub async fn watch_web_config(file: Option<&Path>, app: &App) -> std::io::Result<()> {
     let Some(file) = file else { return std::future::pending().await };
     let mut hangup = signal(SignalKind::hangup())?;
     let mut watched = Watched::new(app.web().files.clone());
     loop {
-        let asked = asked(hangup.recv(), &mut watched).await;
+        let asked = wait_for_change(hangup.recv(), &mut watched).await;
         let read = || {
             let web = Web::load(file)?;
             web.no_weaker_than(&app.web(), file)?;
             Ok::<_, ConfigError>(web)
         };
-        match twice(asked, &mut watched, read).await {
+        match read_with_retry(asked, &mut watched, read).await {
             Ok(web) => {
                 watched.set(web.files.clone());
                 tracing::info!("web configuration read again; connections that are open stay open");
@@ -94,7 +94,7 @@ pub fn install(app: &App, web: Web) {
 }
 
 /// Waits until someone asks for it or a file has changed; whether someone asked.
-async fn asked(hangup: impl Future<Output = Option<()>>, watched: &mut Watched) -> bool {
+async fn wait_for_change(hangup: impl Future<Output = Option<()>>, watched: &mut Watched) -> bool {
     tokio::select! {
         _ = hangup => {
             watched.look();
@@ -105,10 +105,10 @@ async fn asked(hangup: impl Future<Output = Option<()>>, watched: &mut Watched) 
 }
 
 /// Reads, and reads once more when that fails, unless someone asked and wants to hear of it.
-async fn twice<T, E>(asked: bool, watched: &mut Watched, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
+async fn read_with_retry<T, E>(asked: bool, watched: &mut Watched, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
     match read() {
         Err(_) if !asked => {
-            sleep(SECOND_LOOK).await;
+            sleep(RETRY_AFTER).await;
             watched.look();
             read()
         }

@@ -6,10 +6,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use super::config::{ConfigError, File};
-use super::settings::trees;
-use super::value::Reader;
+use super::reader::TableReader;
+use super::{ConfigError, ConfigFile};
 use crate::bench::peers::{key::Key, list};
+use crate::cli::settings::trees;
 use crate::export::web::Web;
 use crate::fleet::tls::{TlsFiles, config as tls};
 
@@ -17,8 +17,8 @@ use crate::fleet::tls::{TlsFiles, config as tls};
 ///
 /// # Errors
 /// The first that is not what it should be, with its key.
-pub fn check(file: &Path, config: &File) -> Result<Vec<String>, ConfigError> {
-    let read = Reader::new(file, "");
+pub fn check(file: &Path, config: &ConfigFile) -> Result<Vec<String>, ConfigError> {
+    let read = TableReader::new(file, "");
     trees(file, &config.path)?;
     if let Some(path) = &config.storage.path {
         state_directory(read, path)?;
@@ -46,7 +46,7 @@ pub fn check(file: &Path, config: &File) -> Result<Vec<String>, ConfigError> {
 }
 
 /// Made by the agent where it is missing, so something above it must be there.
-fn state_directory(read: Reader<'_>, path: &Path) -> Result<(), ConfigError> {
+fn state_directory(read: TableReader<'_>, path: &Path) -> Result<(), ConfigError> {
     absolute(read, "storage.path", path)?;
     let there = path.ancestors().find(|above| above.symlink_metadata().is_ok()).unwrap_or(path);
     if there.is_dir() {
@@ -56,7 +56,7 @@ fn state_directory(read: Reader<'_>, path: &Path) -> Result<(), ConfigError> {
 }
 
 /// A file that comes and goes.
-fn marker(read: Reader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
+fn marker(read: TableReader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
     absolute(read, key, path)?;
     if path.is_dir() {
         return Err(read.wrong(key, format!("{} is a directory, not a file", path.display())));
@@ -64,7 +64,7 @@ fn marker(read: Reader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
     Ok(())
 }
 
-fn absolute(read: Reader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
+fn absolute(read: TableReader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
     if path.is_absolute() {
         return Ok(());
     }
@@ -73,7 +73,7 @@ fn absolute(read: Reader<'_>, key: &str, path: &Path) -> Result<(), ConfigError>
 }
 
 /// A file that can be read now.
-fn regular(read: Reader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
+fn regular(read: TableReader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> {
     let wrong = |why: &dyn std::fmt::Display| read.wrong(key, format!("{}: {why}", path.display()));
     let meta = std::fs::metadata(path).map_err(|error| wrong(&error))?;
     if !meta.is_file() {
@@ -82,7 +82,7 @@ fn regular(read: Reader<'_>, key: &str, path: &Path) -> Result<(), ConfigError> 
     std::fs::File::open(path).map(drop).map_err(|error| wrong(&error))
 }
 
-fn program(read: Reader<'_>, key: &str, name: &str) -> Result<(), ConfigError> {
+fn program(read: TableReader<'_>, key: &str, name: &str) -> Result<(), ConfigError> {
     let runs = |path: &Path| path.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0);
     if name.contains('/') {
         return if runs(Path::new(name)) { Ok(()) } else { Err(read.is_not(key, name, "a program")) };
@@ -94,7 +94,7 @@ fn program(read: Reader<'_>, key: &str, name: &str) -> Result<(), ConfigError> {
     Err(read.wrong(key, format!("{name:?} is a program in no directory of PATH")))
 }
 
-fn peers(read: Reader<'_>, config: &File) -> Result<(), ConfigError> {
+fn peers(read: TableReader<'_>, config: &ConfigFile) -> Result<(), ConfigError> {
     let peers = &config.probe.peers;
     if let Some(path) = &peers.list {
         regular(read, "probe.peers.list", path)?;

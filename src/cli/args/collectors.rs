@@ -5,7 +5,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use crate::host::{COLLECTORS, ON_DEMAND};
 
 /// A command with a pair of flags for each collector.
-pub fn added(mut command: Command) -> Command {
+pub fn add_flags(mut command: Command) -> Command {
     for spec in COLLECTORS {
         let arg = |name: String, help: String| {
             let heading = "Collectors";
@@ -63,7 +63,7 @@ mod tests {
 
     #[test]
     fn help_texts_are_of_one_style() {
-        let mut commands = vec![crate::cli::args::command()];
+        let mut commands = vec![super::super::command()];
         while let Some(command) = commands.pop() {
             let of_command = command.get_about().map(ToString::to_string).unwrap_or_default();
             let of_arguments = command.get_arguments().map(|argument| {

@@ -1,5 +1,12 @@
 //! The configuration file. Every key is optional; an unknown one is an error.
 
+pub mod files;
+pub mod peers;
+pub mod policy;
+pub mod probe;
+pub mod qid_map;
+pub mod reader;
+
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -16,28 +23,28 @@ const LONGEST: u64 = 1 << 20;
 /// The file as written.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct File {
+pub struct ConfigFile {
     /// `[path]`
-    pub path: Paths,
+    pub path: PathConfig,
     /// `[log]`
-    pub log: Log,
+    pub log: LogConfig,
     /// `[web]`
-    pub web: Web,
+    pub web: WebConfig,
     /// `[collector]`
-    pub collector: Collector,
+    pub collector: CollectorConfig,
     /// `[storage]`
-    pub storage: Storage,
+    pub storage: StorageConfig,
     /// `[policy]`
-    pub policy: Policy,
+    pub policy: PolicyConfig,
     /// `[probe]`
-    pub probe: Probe,
+    pub probe: ProbeConfig,
 }
 
 /// `[path]`: where the host is.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[expect(missing_docs, reason = "as the flags of the same names")]
-pub struct Paths {
+pub struct PathConfig {
     pub rootfs: Option<PathBuf>,
     pub sysfs: Option<PathBuf>,
     pub procfs: Option<PathBuf>,
@@ -47,7 +54,7 @@ pub struct Paths {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[expect(missing_docs, reason = "as the flags of the same names")]
-pub struct Log {
+pub struct LogConfig {
     pub level: Option<LogLevel>,
     pub format: Option<LogFormat>,
 }
@@ -56,7 +63,7 @@ pub struct Log {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 #[expect(missing_docs, reason = "as the flags of the same names")]
-pub struct Web {
+pub struct WebConfig {
     pub listen_address: Vec<String>,
     pub telemetry_path: Option<String>,
     pub config_file: Option<PathBuf>,
@@ -67,7 +74,7 @@ pub struct Web {
 /// `[collector]`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Collector {
+pub struct CollectorConfig {
     /// As `--collector.device-include`.
     pub device_include: Option<String>,
     /// As `--collector.device-exclude`.
@@ -77,13 +84,13 @@ pub struct Collector {
     /// Collectors that run though they do not by default.
     pub enabled: Vec<String>,
     /// `[collector.qid-map]`
-    pub qid_map: Option<QidMap>,
+    pub qid_map: Option<QidMapConfig>,
 }
 
 /// `[collector.qid-map]`: where the queue pair maps of a stack outside of the kernel's tree are.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct QidMap {
+pub struct QidMapConfig {
     /// Path below the host root, with `*` and `?` in its names.
     pub path: String,
     /// Columns from the left: `vf`, `local`, `global`, `state`, or `-`.
@@ -96,7 +103,7 @@ pub struct QidMap {
 /// `[storage]`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Storage {
+pub struct StorageConfig {
     /// As `--storage.path`.
     pub path: Option<PathBuf>,
 }
@@ -104,7 +111,7 @@ pub struct Storage {
 /// `[probe]`: what is measured, and when.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Probe {
+pub struct ProbeConfig {
     /// Whether the agent measures by itself.
     pub enabled: Option<bool>,
     /// Which probes: `rdma_loopback`, `memory`, `rdma_peer`, `tcp_peer`.
@@ -136,13 +143,13 @@ pub struct Probe {
     /// Load a CPU above which nothing runs.
     pub most_load: Option<f64>,
     /// `[probe.peers]`
-    pub peers: Peers,
+    pub peers: PeersConfig,
 }
 
 /// `[probe.peers]`: probes between hosts.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Peers {
+pub struct PeersConfig {
     /// Whether servers are started for peers that ask.
     pub serve: Option<bool>,
     /// The hosts that measure with each other, in the format of file-based service discovery.
@@ -156,13 +163,13 @@ pub struct Peers {
     /// Hosts that measure at once.
     pub concurrency: Option<usize>,
     /// `[probe.peers.tls]`
-    pub tls: Option<PeersTls>,
+    pub tls: Option<PeersTlsConfig>,
 }
 
 /// `[probe.peers.tls]`: peers are asked over HTTPS.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct PeersTls {
+pub struct PeersTlsConfig {
     /// Authorities in PEM; the system's when none is named.
     pub ca_file: Option<PathBuf>,
     /// This host's certificate in PEM.
@@ -174,7 +181,7 @@ pub struct PeersTls {
 /// `[policy]`: expectations, exceptions, thresholds.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Policy {
+pub struct PolicyConfig {
     /// RDMA devices that must be there.
     pub devices: Vec<String>,
     /// `[[policy.port]]`
@@ -188,15 +195,15 @@ pub struct Policy {
     /// `[policy.hold]`: other hold times, by check.
     pub hold: BTreeMap<String, String>,
     /// `[policy.threshold]`
-    pub threshold: Threshold,
+    pub threshold: ThresholdConfig,
     /// `[policy.maintenance]`
-    pub maintenance: Maintenance,
+    pub maintenance: MaintenanceConfig,
 }
 
 /// `[policy.maintenance]`: when findings are acknowledged only and no probe runs.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Maintenance {
+pub struct MaintenanceConfig {
     /// A file: the host is in maintenance while it is there.
     pub file: Option<PathBuf>,
     /// Windows in UTC, `"Sat 02:00-04:00"`.
@@ -243,7 +250,7 @@ pub struct ExceptionRule {
 /// `[policy.threshold]`
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct Threshold {
+pub struct ThresholdConfig {
     /// Flaps in twelve hours that are critical.
     pub flaps_critical: Option<usize>,
     /// How long after boot flaps stand apart.
@@ -294,7 +301,7 @@ pub enum ConfigError {
 ///
 /// # Errors
 /// See [`ConfigError`].
-pub fn read(path: &Path) -> Result<File, ConfigError> {
+pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { file: path.to_owned(), source };
     let bytes = read_regular(path, LONGEST).map_err(unreadable)?;
     let text =
@@ -306,7 +313,7 @@ pub fn read(path: &Path) -> Result<File, ConfigError> {
 ///
 /// # Errors
 /// See [`ConfigError`].
-pub fn parse(path: &Path, text: &str) -> Result<File, ConfigError> {
+pub fn parse(path: &Path, text: &str) -> Result<ConfigFile, ConfigError> {
     let malformed = |key: &str, error: &toml::de::Error| {
         let place = error.span().map(|span| {
             let before = text.get(..span.start).unwrap_or_default();

@@ -7,18 +7,18 @@ use std::time::Duration;
 
 use regex_lite::Regex;
 
-use super::config::ConfigError;
+use super::ConfigError;
 use crate::host::collector::Filter;
 
 /// Reads values of one table of a file, and says which of its keys is wrong.
 #[derive(Debug, Clone, Copy)]
-pub struct Reader<'a> {
+pub struct TableReader<'a> {
     file: &'a Path,
     /// The table, with its dot: `policy.`.
     table: &'a str,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> TableReader<'a> {
     /// A reader of a table, which is named with its dot; of the whole file when that is empty.
     pub fn new(file: &'a Path, table: &'a str) -> Self {
         Self { file, table }

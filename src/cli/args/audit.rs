@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::cli::args::duration;
+use super::parse_duration;
 use crate::fleet::limit::Limit;
 
 /// `audit`.
 #[derive(Debug, Clone, Args)]
-pub struct Audit {
+pub struct AuditArgs {
     /// Whom to ask.
     #[command(flatten)]
-    pub server: Server,
+    pub server: ServerArgs,
     /// Labels to group by: those of targets (site, rack), or of devices (hca_type, board_id, firmware_version, driver,
     /// numa_node, link_layer)
     #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
@@ -31,7 +31,7 @@ pub struct Audit {
     #[arg(long, value_name = "TIME", default_value = "7d", value_parser = promql_range)]
     pub history: String,
     /// A host whose checks last ran longer ago is left out
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
     pub stale_after: Duration,
     /// Form of the answer
     #[arg(long, value_name = "FORM", default_value = "text")]
@@ -51,7 +51,7 @@ pub struct Audit {
 /// The server and how to speak to it.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Server")]
-pub struct Server {
+pub struct ServerArgs {
     /// Address of a server that speaks the Prometheus HTTP API, up to what comes before /api/v1
     #[arg(long, value_name = "URL", env = "LANEWATCH_PROMETHEUS")]
     pub prometheus: String,
@@ -83,7 +83,7 @@ pub struct Server {
     #[arg(long)]
     pub insecure_skip_verify: bool,
     /// How long an answer may take
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = duration)]
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub timeout: Duration,
     /// Longest answer, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
