@@ -23,7 +23,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::cost::cpu_time;
-use common::fleet::{AUDITED, Fleet, Form, Standing, agree, instance, own, site};
+use common::fleet::{AUDITED, CheckResult, Fleet, Form, agree, instance, own, site};
 use common::run::{Group, Server, program};
 use common::stores::{self, prometheus_of, victoria_of};
 use limits::{Limits, mib, setting};
@@ -143,7 +143,7 @@ fn page(mut stream: TcpStream, fleet: &Fleet) -> std::io::Result<()> {
     let text = String::from_utf8_lossy(&request[..length]).into_owned();
     let index: usize = text.split(['/', ' ']).nth(2).and_then(|index| index.parse().ok()).unwrap_or(0);
     let host = &fleet.hosts[index];
-    if fleet.kind(host).standing == Standing::Dead {
+    if fleet.kind(host).standing == CheckResult::Dead {
         return Ok(());
     }
     let mut body = String::new();
@@ -174,7 +174,7 @@ fn rules(limits: &mut Limits, hosts: usize) {
     }
     config.push_str("scrape_configs:\n  - job_name: lanewatch\n    static_configs:\n");
     let targets: Vec<_> = fleet.hosts.iter().enumerate().map(|(index, host)| (index, host.number)).collect();
-    let alive = fleet.hosts.len() as u64 - fleet.count(Standing::Dead);
+    let alive = fleet.hosts.len() as u64 - fleet.count(CheckResult::Dead);
     let address = pages(fleet);
     for (index, number) in targets {
         let (name, site, rack) = (instance(number), site(number), number / 32);

@@ -38,7 +38,7 @@ use lanewatch::host::io::Roots;
 use lanewatch::host::{Depth, Host, Lane, Pass, irq};
 use lanewatch::model::irq::IrqFunction;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
-use lanewatch::model::time::Tick;
+use lanewatch::model::time::BootTime;
 use lanewatch::watch::Engine;
 use lanewatch::watch::clock::{Clock as _, SystemClock};
 use limits::{Limits, mib, own_cpu, scratch};
@@ -134,13 +134,13 @@ impl Own {
         let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
         let host = Host { io: Arc::new(Fs::new()), sysfs, procfs, roots, route: None, live: false };
         let mut collector = (irq::SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
-        let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+        let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
         let lane = collector.open(&found[0]);
         Self { host, lane }
     }
 
     fn pass(&mut self) -> Vec<Fact> {
-        let mut pass = Pass::new(&self.host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&self.host, BootTime(0), Depth::Full);
         let facts = self.lane.read(&mut pass);
         assert!(pass.faults.is_empty(), "{:?}", pass.faults);
         let functions = facts.iter().filter_map(|fact| fact.downcast_ref::<IrqFunction>());

@@ -26,7 +26,7 @@ use lanewatch::host::io::{DirStamp, OpenFile, Roots};
 use lanewatch::host::{COLLECTORS, Collector, Depth, Host, HostIo, Lane, Pass, Spec};
 use lanewatch::model::policy::Policy;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
-use lanewatch::model::time::Tick;
+use lanewatch::model::time::BootTime;
 use lanewatch::watch::Engine;
 use lanewatch::watch::clock::{Clock as _, SystemClock};
 use limits::{Limits, median, micros, own_cpu, scratch};
@@ -93,16 +93,16 @@ fn measure(root: &Path) -> Measured {
     // The first pass opens files and the second settles what is read seldom.
     for _ in 0..2 {
         now += 1;
-        let facts = collectors.read(Tick(now));
+        let facts = collectors.read(BootTime(now));
         engine.observe(collectors.snapshot(facts));
     }
     let pass = cost(|| {
         now += 1;
-        let facts = collectors.read(Tick(now));
+        let facts = collectors.read(BootTime(now));
         engine.observe(collectors.snapshot(facts));
     });
     now += 1;
-    let facts = collectors.read(Tick(now));
+    let facts = collectors.read(BootTime(now));
     let judge = cost(|| {
         engine.observe(collectors.snapshot(facts.clone()));
     });
@@ -151,7 +151,7 @@ impl Collectors {
     }
 
     /// A pass as a scrape asks for it: what is to be fresh. The others are read at the first pass and keep their facts.
-    fn read(&mut self, now: Tick) -> Vec<Fact> {
+    fn read(&mut self, now: BootTime) -> Vec<Fact> {
         let first = self.seldom.is_none();
         let mut facts = self.seldom.clone().unwrap_or_default();
         let mut seldom = Vec::new();
@@ -195,7 +195,7 @@ fn files_of_a_pass(root: &Path) -> Vec<PathBuf> {
     let mut collectors = Collectors::new(root, Arc::new(recorder));
     for now in 0..3 {
         reads.lock().unwrap().clear();
-        collectors.read(Tick(now));
+        collectors.read(BootTime(now));
     }
     reads.lock().unwrap().clone()
 }

@@ -24,7 +24,7 @@ use lanewatch::host::{Collector, Depth, Host, Lane, Pass, holders, sriov};
 use lanewatch::model::policy::Policy;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
 use lanewatch::model::sriov::Pf;
-use lanewatch::model::time::Tick;
+use lanewatch::model::time::BootTime;
 use lanewatch::watch::Engine;
 use lanewatch::watch::clock::{Clock as _, SystemClock};
 use limits::{Limits, median, micros, own_cpu, scratch};
@@ -84,7 +84,7 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
     let mut collectors: Vec<Box<dyn Collector>> = vec![(sriov::SPEC.make)(&setup), (holders::SPEC.make)(&setup)];
     let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
     let mut keys = Vec::new();
-    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
     for collector in &mut collectors {
         for found in collector.discover(&mut pass).unwrap() {
             lanes.push(collector.open(&found));
@@ -95,7 +95,7 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
     let (mut reads, mut judgements) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let before = own_cpu();
-        let mut pass = Pass::new(&host, Tick(15_000 * i64::try_from(round).unwrap()), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(15_000 * i64::try_from(round).unwrap()), Depth::Full);
         for collector in &mut collectors {
             collector.discover(&mut pass).unwrap();
         }
@@ -109,7 +109,7 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
         let seen: usize =
             report.snapshot.all::<Pf>().map(|pf| pf.vfs.iter().filter(|vf| vf.traffic.is_some()).count()).sum();
         assert_eq!(seen, usize::try_from(shape.pfs * shape.vfs).unwrap());
-        let held = report.vf_map.rows.values().filter(|row| row.holder.kind() == "vm").count();
+        let held = report.vf_map.vfs.values().filter(|row| row.holder.kind() == "vm").count();
         assert_eq!(held, seen);
     }
     (median(reads), median(judgements))

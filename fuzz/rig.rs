@@ -19,7 +19,7 @@ use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::netlink::socket::Connect;
 use lanewatch::host::{Collector, Depth, Host, Lane, Pass, Spec};
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
-use lanewatch::model::time::{Stamp, Tick};
+use lanewatch::model::time::{Timestamp, BootTime};
 use lanewatch::watch::Engine;
 
 use tree::{Entry, Tree};
@@ -58,7 +58,7 @@ impl Rig {
     /// A pass, half an hour after the last one: what is left alone for a while is read again.
     pub fn pass(&mut self) {
         self.since += Duration::from_secs(1800);
-        let now = Stamp { tick: Tick(0).after(self.since), wall: SystemTime::UNIX_EPOCH + self.since };
+        let now = Timestamp { tick: BootTime(0).after(self.since), wall: SystemTime::UNIX_EPOCH + self.since };
         let (mut facts, mut states): (Vec<Fact>, Vec<CollectorState>) = (Vec::new(), Vec::new());
         for (spec, collector, lanes) in &mut self.collectors {
             let mut pass = Pass::new(&self.host, now.tick, Depth::Full);

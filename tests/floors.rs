@@ -109,7 +109,7 @@ fn the_project_speaks_of_itself_alone() {
 fn reaching_up_is_seen() {
     let host = 1;
     assert!(reaches_up(host, "use crate::model::ids::DeviceName;\n// crate::cli\nuse crate::hostess;").is_empty());
-    assert_eq!(reaches_up(host, "use crate::assess::lane;").len(), 1);
+    assert_eq!(reaches_up(host, "use crate::assess::capacity;").len(), 1);
     assert_eq!(reaches_up(host, "    crate::cli::run()").len(), 1);
     assert!(reaches_up(7, "use crate::export::metrics;").is_empty());
     assert!(reaches_up(0, "//! [`crate::host`] fills these types").is_empty());

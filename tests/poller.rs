@@ -23,7 +23,7 @@ use lanewatch::host::{COLLECTORS, Host, Spec};
 use lanewatch::model::check::{Check, Status};
 use lanewatch::model::event::EventKind;
 use lanewatch::model::holder::Libvirt;
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 use lanewatch::watch::Handle;
 use lanewatch::watch::clock::{ManualClock, SystemClock};
 use lanewatch::watch::store::Store;
@@ -224,7 +224,7 @@ fn a_listing_that_fails_is_counted_and_takes_nothing_away() {
         let report = hand.pass();
         let rdma = report.snapshot.collector("rdma").unwrap();
         assert_eq!((names(&report).len(), rdma.listed.is_none(), rdma.errors[2]), (2, true, count));
-        assert_eq!(rdma.faults[0].reason, Reason::Io);
+        assert_eq!(rdma.faults[0].reason, ReadError::Io);
         assert!(found(&report, Check::DeviceMissing).is_empty(), "a read error is not gone");
     }
 }
@@ -350,7 +350,7 @@ fn down() -> (Arc<Faulty>, Vec<Device>) {
 }
 
 fn since(report: &Report, check: Check) -> Vec<SystemTime> {
-    found(report, check).iter().map(|finding| report.snapshot.taken.wall_of(finding.since)).collect()
+    found(report, check).iter().map(|finding| report.snapshot.taken.wall_time(finding.since)).collect()
 }
 
 #[test]

@@ -11,7 +11,7 @@ use lanewatch::export::agent::{AgentState, Process};
 use lanewatch::export::exposition::{Format, encode};
 use lanewatch::host::ethtool::table::meaning;
 use lanewatch::model::counter::{self, Counters};
-use lanewatch::model::ethtool::{NetdevStatistics, Statistic};
+use lanewatch::model::ethtool::{NetdevStatistic, NetdevStatistics};
 use lanewatch::model::finding::Finding;
 use lanewatch::model::ids::DeviceName;
 use lanewatch::model::netsetup::{Dcb, NetdevSetup, Pfc, Priorities, PriorityTrust};
@@ -19,7 +19,7 @@ use lanewatch::model::policy::Policy;
 use lanewatch::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, Speed};
 use lanewatch::model::reading::Reading;
 use lanewatch::model::snapshot::{Fact, Snapshot};
-use lanewatch::model::time::{Stamp, Tick};
+use lanewatch::model::time::{BootTime, Timestamp};
 use lanewatch::model::units::BytesPerSecond;
 use lanewatch::watch::{Engine, Report};
 
@@ -230,15 +230,15 @@ impl Play {
     }
 
     fn look(&mut self) {
-        let stamp = Stamp {
-            tick: Tick(self.second * 1000),
+        let stamp = Timestamp {
+            tick: BootTime(self.second * 1000),
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + self.second.unsigned_abs()),
         };
         let (netdev, device) = (Arc::from("eth2"), DeviceName::new("roce0"));
         let pci_address = "0000:81:00.0".parse().unwrap();
         let known = self.names.0.iter().filter_map(|name| Some((*name, meaning(name)?)));
         let (layout, values) = known
-            .map(|(name, meaning)| (Statistic { name: Arc::from(name), meaning }, self.own[name]))
+            .map(|(name, meaning)| (NetdevStatistic { name: Arc::from(name), meaning }, self.own[name]))
             .unzip::<_, _, Vec<_>, Vec<_>>();
         let names: Vec<Arc<str>> = self.names.1.iter().map(|name| Arc::from(*name)).collect();
         let hardware = Counters { layout: counter::layout(&[], &names).1, values: self.rdma_values() };

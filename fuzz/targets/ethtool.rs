@@ -4,7 +4,7 @@
 #![no_main]
 
 use lanewatch::host::ethtool::{block, table};
-use lanewatch::model::counter::{self, Group};
+use lanewatch::model::counter::{self, CounterDirectory};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -19,7 +19,7 @@ fuzz_target!(|data: &[u8]| {
     for name in String::from_utf8_lossy(data).lines() {
         let _ = table::meaning(name);
         if counter::is_counter(name) {
-            let _ = (counter::class(name), counter::meaning(name, Group::Pma), counter::meaning(name, Group::Hardware));
+            let _ = (counter::class(name), counter::meaning(name, CounterDirectory::Pma), counter::meaning(name, CounterDirectory::Hardware));
         }
     }
 });

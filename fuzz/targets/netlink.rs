@@ -15,7 +15,7 @@ use lanewatch::host::netlink::socket::{Connect, Nldev};
 use lanewatch::host::netlink::{attributes, message, nldev};
 use lanewatch::host::sriov::{self, rtnl};
 use lanewatch::host::{Depth, Pass, devlink, net, netsetup, pci, rdma};
-use lanewatch::model::time::Tick;
+use lanewatch::model::time::BootTime;
 use libfuzzer_sys::fuzz_target;
 use rig::Rig;
 use rig::host::{Card, HostTree, Layer};
@@ -88,7 +88,7 @@ fuzz_target!(|data: &[u8]| {
     static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
     let answers = replies.clone();
     let generic: Connect = Arc::new(move || Ok(Box::new(Generic(answers.clone()))));
-    Asker::new(generic).read(&mut Pass::new(&HOST.host(), Tick(0), Depth::Full), "eth0");
+    Asker::new(generic).read(&mut Pass::new(&HOST.host(), BootTime(0), Depth::Full), "eth0");
     let answers = replies.clone();
     let connect: Connect = Arc::new(move || Ok(Box::new(Kernel(answers.clone()))));
     let mut rig = Rig::new([&sriov::SPEC, &pci::SPEC, &rdma::SPEC, &net::SPEC, &netsetup::SPEC], &HOST, Some(connect));

@@ -7,16 +7,16 @@ use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
-use crate::model::history::{LinkHistory, Window};
+use crate::model::history::{CounterWindow, LinkHistory};
 use crate::model::ids::PciAddress;
 use crate::model::pcie::{AerSeverity, FunctionKind, PciFunction};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// How long an error is shown after it was last counted.
 const QUIET: Duration = Duration::from_secs(3600);
 
-fn rises(windows: &[Window; 3], now: Tick) -> [u64; 3] {
-    let rise = |window: &Window| window.rise(now, QUIET).map_or(0, |rise| rise.count);
+fn rises(windows: &[CounterWindow; 3], now: BootTime) -> [u64; 3] {
+    let rise = |window: &CounterWindow| window.rise(now, QUIET).map_or(0, |rise| rise.count);
     let [correctable, nonfatal, fatal] = windows;
     [rise(correctable), rise(nonfatal), rise(fatal)]
 }
@@ -92,8 +92,8 @@ fn judge(view: &View<'_>, function: &PciFunction, [correctable, nonfatal, fatal]
     Some(
         condition
             .device(device)
-            .because("correctable_in_an_hour", Some(correctable))
-            .because("nonfatal_in_an_hour", Some(nonfatal))
-            .because("fatal_in_an_hour", Some(fatal)),
+            .with_evidence("correctable_in_an_hour", Some(correctable))
+            .with_evidence("nonfatal_in_an_hour", Some(nonfatal))
+            .with_evidence("fatal_in_an_hour", Some(fatal)),
     )
 }

@@ -6,10 +6,10 @@ use super::View;
 use super::kmsg::advice;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::{counted, of_both};
+use crate::model::count::{counted, counted_as};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::health::{FunctionHealth, Reporter};
-use crate::model::kmsg::Kind;
+use crate::model::kmsg::MessageKind;
 
 /// A driver that recovers by itself is in error for moments.
 const HOLD: Duration = Duration::from_secs(30);
@@ -18,7 +18,7 @@ const HOLD: Duration = Duration::from_secs(30);
 /// the function already, it is one with that, as bad as the worse of the two.
 pub fn reporters(view: &View<'_>, verdicts: &mut Verdicts) {
     for health in view.snapshot.all::<FunctionHealth>() {
-        let mut broken: Vec<(Severity, Kind, &Reporter)> = health
+        let mut broken: Vec<(Severity, MessageKind, &Reporter)> = health
             .reporters
             .iter()
             .filter(|reporter| reporter.in_error)
@@ -46,9 +46,9 @@ pub fn reporters(view: &View<'_>, verdicts: &mut Verdicts) {
 
 fn condition(
     health: &FunctionHealth,
-    broken: &[(Severity, Kind, &Reporter)],
+    broken: &[(Severity, MessageKind, &Reporter)],
     severity: Severity,
-    kind: Kind,
+    kind: MessageKind,
     worst: &Reporter,
 ) -> Condition {
     let FunctionHealth { pci_address, device, .. } = health;
@@ -58,15 +58,15 @@ fn condition(
          health show pci/{pci_address} reporter {}` has more.",
         names.join(", "),
         counted(worst.errors, "error"),
-        of_both(worst.recoveries, "recovery", "recoveries"),
+        counted_as(worst.recoveries, "recovery", "recoveries"),
         advice(kind),
         worst.name,
     );
     Condition::new(Check::KernelMessage, Subject::Pci(*pci_address), severity, kind.as_str(), summary)
         .device(Some(device.clone()))
-        .because("reporter", Some(&*worst.name))
-        .because("reporter_errors", Some(worst.errors))
-        .because("reporter_recoveries", Some(worst.recoveries))
+        .with_evidence("reporter", Some(&*worst.name))
+        .with_evidence("reporter_errors", Some(worst.errors))
+        .with_evidence("reporter_recoveries", Some(worst.recoveries))
         .hold(Hold::For(HOLD))
 }
 
@@ -83,12 +83,12 @@ fn join(known: &mut Condition, more: Condition) {
 
 /// What an error of a reporter of this name means. Those of a firmware are its end; of queues, that one stood still;
 /// what others mean is their driver's to know, and no more than a warning.
-fn kind(name: &str) -> (Kind, Severity) {
+fn kind(name: &str) -> (MessageKind, Severity) {
     match name {
-        "fw_fatal" => (Kind::FirmwareFatal, Severity::Critical),
-        "fw" => (Kind::DeviceHealth, Severity::Critical),
-        "tx" | "tx_hang" => (Kind::TxTimeout, Severity::Warning),
-        _ => (Kind::DeviceHealth, Severity::Warning),
+        "fw_fatal" => (MessageKind::FirmwareFatal, Severity::Critical),
+        "fw" => (MessageKind::DeviceHealth, Severity::Critical),
+        "tx" | "tx_hang" => (MessageKind::TxTimeout, Severity::Warning),
+        _ => (MessageKind::DeviceHealth, Severity::Warning),
     }
 }
 

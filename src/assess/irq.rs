@@ -7,12 +7,12 @@ use super::View;
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::{counted, of_both};
+use crate::model::count::{counted, counted_as};
 use crate::model::cpus::CpuSet;
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::history::{History, IrqBaseline, IrqHistory};
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, Nodes, Role};
+use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, NodeCpus, VectorRole};
 use crate::model::snapshot::Snapshot;
 
 /// How long a bad placement must hold.
@@ -92,7 +92,7 @@ impl Placed<'_> {
 
     /// The data vectors whose placement somebody chose.
     fn vectors(&self) -> impl Iterator<Item = &IrqVector> {
-        self.function.vectors.iter().filter(|vector| vector.role == Role::Completion && !vector.managed)
+        self.function.vectors.iter().filter(|vector| vector.role == VectorRole::Completion && !vector.managed)
     }
 
     fn recent(&self, vector: &IrqVector) -> &[(u32, u64)] {
@@ -127,7 +127,7 @@ fn functions<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a IrqFunction, O
 /// A function whose place is known on a host where it matters: with CPUs of its own node that run.
 fn placed<'a>(
     view: &'a View<'_>,
-    nodes: &'a Nodes,
+    nodes: &'a NodeCpus,
     function: &'a IrqFunction,
     device: Option<DeviceName>,
 ) -> Option<Placed<'a>> {
@@ -183,13 +183,13 @@ fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
     let condition = placed.condition(Check::IrqRemote, severity, reason, summary);
     Some(
         condition
-            .because("remote_ratio", Some(share))
-            .because("remote_vectors", Some(off.len()))
-            .because("vectors", Some(count))
-            .because("numa_node", Some(placed.node))
-            .because("local_cpus", Some(placed.own.to_string()))
-            .because("irqs", Some(numbers(&off)))
-            .because("policy_owner", Some(owner(view, &off))),
+            .with_evidence("remote_ratio", Some(share))
+            .with_evidence("remote_vectors", Some(off.len()))
+            .with_evidence("vectors", Some(count))
+            .with_evidence("numa_node", Some(placed.node))
+            .with_evidence("local_cpus", Some(placed.own.to_string()))
+            .with_evidence("irqs", Some(numbers(&off)))
+            .with_evidence("policy_owner", Some(owner(view, &off))),
     )
 }
 
@@ -316,18 +316,18 @@ pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
         let condition = placed.condition(Check::IrqPiledUp, Severity::Warning, reason, summary);
         verdicts.found(
             condition
-                .because("busiest_cpu", Some(cpu))
-                .because("busiest_cpu_ratio", Some(share))
-                .because("active_vectors", Some(active.len()))
-                .because("policy_owner", Some(owner(view, &there))),
+                .with_evidence("busiest_cpu", Some(cpu))
+                .with_evidence("busiest_cpu_ratio", Some(share))
+                .with_evidence("active_vectors", Some(active.len()))
+                .with_evidence("policy_owner", Some(owner(view, &there))),
         );
     }
 }
 
 /// How many data vectors a function has, and how many of them on its own node; none where that cannot be told.
-pub fn placement(nodes: &Nodes, function: &IrqFunction) -> Option<IrqBaseline> {
+pub fn placement(nodes: &NodeCpus, function: &IrqFunction) -> Option<IrqBaseline> {
     function.numa_node.filter(|node| nodes.are_several() && nodes.cpus(*node).is_some())?;
-    let data = || function.vectors.iter().filter(|vector| vector.role == Role::Completion && !vector.managed);
+    let data = || function.vectors.iter().filter(|vector| vector.role == VectorRole::Completion && !vector.managed);
     let places: Vec<Locality> = data().map(|vector| nodes.vector_locality(function.numa_node, vector)).collect();
     let count = |wanted: fn(Locality) -> bool| places.iter().filter(|place| wanted(**place)).count() as u64;
     let vectors = count(|place| place != Locality::Unknown);
@@ -356,7 +356,7 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
             "{}: {} of its {} on its NUMA node {}, it was {} of {} before. {}",
             placed.name(),
             now.local,
-            of_both(now.vectors, "completion vector is", "completion vectors are"),
+            counted_as(now.vectors, "completion vector is", "completion vectors are"),
             placed.node,
             before.local,
             before.vectors,
@@ -365,11 +365,11 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
         let condition = placed.condition(Check::IrqDrifted, Severity::Warning, "off_node", summary);
         verdicts.found(
             condition
-                .because("local_vectors", Some(now.local))
-                .because("vectors", Some(now.vectors))
-                .because("baseline_local_vectors", Some(before.local))
-                .because("baseline_vectors", Some(before.vectors))
-                .because("policy_owner", Some(owner(view, &off))),
+                .with_evidence("local_vectors", Some(now.local))
+                .with_evidence("vectors", Some(now.vectors))
+                .with_evidence("baseline_local_vectors", Some(before.local))
+                .with_evidence("baseline_vectors", Some(before.vectors))
+                .with_evidence("policy_owner", Some(owner(view, &off))),
         );
     }
 }

@@ -9,17 +9,17 @@ use crate::model::check::{Check, Severity};
 use crate::model::count::times;
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::kmsg::{KernelLog, Kind, MessageGroup};
+use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind};
 use crate::model::numa::NumaNode;
 use crate::model::pcie::PciFunction;
 use crate::model::snapshot::Snapshot;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
 /// How often in how long makes a harmless message a warning.
-const STORMS: [(Kind, usize, Duration); 2] =
-    [(Kind::LinkDown, 3, Duration::from_secs(600)), (Kind::VfReset, 5, MINUTE)];
+const STORMS: [(MessageKind, usize, Duration); 2] =
+    [(MessageKind::LinkDown, 3, Duration::from_secs(600)), (MessageKind::VfReset, 5, MINUTE)];
 
 /// `kernel_message`: messages under an hour old, one finding for each thing that they are about.
 pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
@@ -28,7 +28,7 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
     let mut subjects: BTreeMap<Subject, Vec<(Severity, &MessageGroup)>> = BTreeMap::new();
     for group in &log.groups {
         // That a link is up is no trouble.
-        if group.kind != Kind::LinkUp && is_ours(view.snapshot, log, group) {
+        if group.kind != MessageKind::LinkUp && is_ours(view.snapshot, log, group) {
             subjects.entry(subject(group)).or_default().push((severity(group, now), group));
         }
     }
@@ -54,10 +54,10 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
             Condition::new(Check::KernelMessage, subject, severity, worst.kind.as_str(), summary)
                 .device(device)
                 .address(worst.address)
-                .because("driver", Some(worst.driver.as_str()))
-                .because("count", Some(worst.count))
-                .because("last_seconds_ago", worst.last().map(|last| now.since(last).as_secs()))
-                .because("text", Some(&*worst.text)),
+                .with_evidence("driver", Some(worst.driver.as_str()))
+                .with_evidence("count", Some(worst.count))
+                .with_evidence("last_seconds_ago", worst.last().map(|last| now.since(last).as_secs()))
+                .with_evidence("text", Some(&*worst.text)),
         );
     }
 }
@@ -101,7 +101,7 @@ fn name(snapshot: &Snapshot, subject: &Subject) -> String {
     device.map_or_else(|| subject.to_string(), |device| format!("{device} ({subject})"))
 }
 
-fn severity(group: &MessageGroup, now: Tick) -> Severity {
+fn severity(group: &MessageGroup, now: BootTime) -> Severity {
     let storms = STORMS.iter().any(|(kind, times, span)| {
         // The last so many lie within the span, and not long ago.
         let first = group.moments.len().checked_sub(*times).and_then(|at| group.moments.get(at));
@@ -117,36 +117,40 @@ fn seen(group: &MessageGroup) -> String {
 }
 
 /// What to do about a kind of message.
-pub(super) fn advice(kind: Kind) -> &'static str {
+pub(super) fn advice(kind: MessageKind) -> &'static str {
     match kind {
-        Kind::DeviceHealth | Kind::FirmwareFatal => {
+        MessageKind::DeviceHealth | MessageKind::FirmwareFatal => {
             "The card's firmware failed: drain the host, update the firmware, and replace the card if it comes again."
         }
-        Kind::CommandTimeout => "The firmware no longer answers its driver: drain the host and reset the card.",
-        Kind::AerFatal | Kind::Dpc => "The PCIe link failed: reseat the card, then suspect riser and slot.",
-        Kind::AerNonfatal => "PCIe transactions were lost: suspect riser, slot or card.",
-        Kind::AerCorrectable => "The link repaired it; many mean a bad contact.",
-        Kind::IommuFault => {
+        MessageKind::CommandTimeout => "The firmware no longer answers its driver: drain the host and reset the card.",
+        MessageKind::AerFatal | MessageKind::Dpc => {
+            "The PCIe link failed: reseat the card, then suspect riser and slot."
+        }
+        MessageKind::AerNonfatal => "PCIe transactions were lost: suspect riser, slot or card.",
+        MessageKind::AerCorrectable => "The link repaired it; many mean a bad contact.",
+        MessageKind::IommuFault => {
             "The device reached for memory that is not its own: look at its driver, or at the guest that holds it."
         }
-        Kind::PcieBandwidthLimited => {
+        MessageKind::PcieBandwidthLimited => {
             "The link that it names carries less than the card could: look at pcie_* of this device."
         }
-        Kind::ModuleError | Kind::MediaMisconfigured => "Look at cable and module of this port.",
-        Kind::HighTemperature => "Look at the airflow of this slot.",
-        Kind::TxTimeout => "A queue stands still: look at interrupts, firmware and pause frames of this port.",
-        Kind::VfioError => "The function could not be reset or restored: restart the guest that holds it, or the host.",
-        Kind::QpError => {
+        MessageKind::ModuleError | MessageKind::MediaMisconfigured => "Look at cable and module of this port.",
+        MessageKind::HighTemperature => "Look at the airflow of this slot.",
+        MessageKind::TxTimeout => "A queue stands still: look at interrupts, firmware and pause frames of this port.",
+        MessageKind::VfioError => {
+            "The function could not be reset or restored: restart the guest that holds it, or the host."
+        }
+        MessageKind::QpError => {
             "A connection ended with an error: where the other end did not fail, the two disagree on identity or keys."
         }
-        Kind::PcieSlotPower => "Cards that work say this too; of matter only with other trouble.",
-        Kind::ModulePlugged | Kind::LinkUp | Kind::LinkDown => {
+        MessageKind::PcieSlotPower => "Cards that work say this too; of matter only with other trouble.",
+        MessageKind::ModulePlugged | MessageKind::LinkUp | MessageKind::LinkDown => {
             "Look at cable, module and switch port if nobody was at work there."
         }
-        Kind::RegisterDenied => "A tool asked a restricted function: leave that one out.",
-        Kind::FirmwareReset => "Somebody or something reset the firmware.",
-        Kind::VfReset => "A VF is being reset: often is a quarrel between guest and PF.",
-        Kind::VfDenied => "A guest asked for what its VF may not: look at trust and MAC of the VF.",
+        MessageKind::RegisterDenied => "A tool asked a restricted function: leave that one out.",
+        MessageKind::FirmwareReset => "Somebody or something reset the firmware.",
+        MessageKind::VfReset => "A VF is being reset: often is a quarrel between guest and PF.",
+        MessageKind::VfDenied => "A guest asked for what its VF may not: look at trust and MAC of the VF.",
     }
 }
 
@@ -155,16 +159,16 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::model::kmsg::Driver;
+    use crate::model::kmsg::MessageSource;
 
-    fn group(kind: Kind, seconds: &[i64]) -> MessageGroup {
+    fn group(kind: MessageKind, seconds: &[i64]) -> MessageGroup {
         MessageGroup {
-            driver: Driver::Mlx5Core,
+            driver: MessageSource::Mlx5Core,
             kind,
             address: None,
             device: None,
             of_rdma: true,
-            moments: seconds.iter().map(|second| Tick(second * 1000)).collect(),
+            moments: seconds.iter().map(|second| BootTime(second * 1000)).collect(),
             count: seconds.len() as u64,
             text: Arc::from(""),
             sequence: None,
@@ -173,12 +177,12 @@ mod tests {
 
     #[test]
     fn often_is_worse_than_once() {
-        let now = Tick(2_000_000);
-        assert_eq!(severity(&group(Kind::LinkDown, &[1, 2]), now), Severity::Info);
-        assert_eq!(severity(&group(Kind::LinkDown, &[16, 1030, 1050, 1059]), now), Severity::Warning);
-        assert_eq!(severity(&group(Kind::LinkDown, &[16, 1030, 1900]), now), Severity::Info);
-        assert_eq!(severity(&group(Kind::VfReset, &[7, 8, 8, 9, 9]), now), Severity::Warning);
-        assert_eq!(severity(&group(Kind::ModulePlugged, &[7, 8, 8, 9, 9]), now), Severity::Info);
-        assert_eq!(severity(&group(Kind::AerFatal, &[7]), now), Severity::Critical);
+        let now = BootTime(2_000_000);
+        assert_eq!(severity(&group(MessageKind::LinkDown, &[1, 2]), now), Severity::Info);
+        assert_eq!(severity(&group(MessageKind::LinkDown, &[16, 1030, 1050, 1059]), now), Severity::Warning);
+        assert_eq!(severity(&group(MessageKind::LinkDown, &[16, 1030, 1900]), now), Severity::Info);
+        assert_eq!(severity(&group(MessageKind::VfReset, &[7, 8, 8, 9, 9]), now), Severity::Warning);
+        assert_eq!(severity(&group(MessageKind::ModulePlugged, &[7, 8, 8, 9, 9]), now), Severity::Info);
+        assert_eq!(severity(&group(MessageKind::AerFatal, &[7]), now), Severity::Critical);
     }
 }

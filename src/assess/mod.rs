@@ -3,28 +3,28 @@
 //! A check family is one module and its line in [`RULES`].
 
 pub mod aer;
+pub mod benchmark;
+pub mod capacity;
 pub mod devices;
 pub mod health;
 pub mod irq;
 mod isolation;
 pub mod kmsg;
-pub mod lane;
-pub mod outlook;
 pub mod pcie;
 pub mod ports;
 pub mod posture;
-pub mod probe;
 pub mod roce;
 #[cfg(test)]
 mod testing;
 pub mod verdicts;
 pub mod vf;
+pub mod visibility;
 
 use crate::model::history::History;
 use crate::model::policy::Policy;
 use crate::model::snapshot::Snapshot;
 use crate::model::topology::Topology;
-use lane::Lanes;
+use capacity::HostCapacity;
 use verdicts::Verdicts;
 
 /// What a rule may look at.
@@ -35,7 +35,7 @@ pub struct View<'a> {
     /// Links and paths.
     pub topology: &'a Topology,
     /// Ports with what their paths leave of their rates.
-    pub lanes: &'a Lanes,
+    pub lanes: &'a HostCapacity,
     /// The past.
     pub history: &'a History,
     /// What the operator expects.
@@ -64,8 +64,8 @@ pub const RULES: &[Rule] = &[
     irq::piled_up,
     irq::drifted,
     roce::lossy,
-    probe::slow,
-    probe::failing,
+    benchmark::slow,
+    benchmark::failing,
     kmsg::messages,
     health::reporters,
     posture::posture,

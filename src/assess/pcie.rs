@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::View;
-use super::lane::{PortLane, is_virtual};
+use super::capacity::{PortCapacity, is_virtual};
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
@@ -13,7 +13,7 @@ use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciClass;
 use crate::model::posture::Posture;
 use crate::model::reading::Reading;
-use crate::model::topology::{Dimension, Link, Verdict};
+use crate::model::topology::{Dimension, Link, LinkVerdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// A width below what both ends can do is always real; a speed may pass while a link retrains.
@@ -33,7 +33,7 @@ fn fastest_port(view: &View<'_>, link: PciAddress) -> BytesPerSecond {
 fn may_be_idle(view: &View<'_>, link: &Link) -> bool {
     let saves = view.snapshot.function(link.name).and_then(|f| f.class).is_some_and(PciClass::saves_link_power);
     let mut ports = view.lanes.devices_on(link.name).iter().flat_map(|device| view.lanes.of_device(device));
-    let busy = |(key, lane): (&PortKey, &PortLane)| {
+    let busy = |(key, lane): (&PortKey, &PortCapacity)| {
         let moved = view.history.ports.get(key).and_then(|past| past.traffic);
         moved.zip(lane.rate).is_some_and(|(moved, rate)| moved.0 >= rate.0 * LOAD)
     };
@@ -67,15 +67,15 @@ fn rate_text(speed: Option<TransfersPerSecond>, width: Option<Lanes>) -> String 
 fn evidence(link: &Link, condition: Condition) -> Condition {
     let (speed, width) = (link.speed(), link.width());
     condition
-        .because("current_speed_transfers_per_second", speed.current.map(|s| s.0))
-        .because("capable_speed_transfers_per_second", speed.capable().map(|s| s.0))
-        .because("max_speed_transfers_per_second", speed.device.map(|s| s.0))
-        .because("current_width_lanes", width.current.map(|w| w.0))
-        .because("capable_width_lanes", width.capable().map(|w| w.0))
-        .because("max_width_lanes", width.device.map(|w| w.0))
-        .because("current_bandwidth_bytes_per_second", link.bandwidth().map(|b| b.0))
-        .because("capable_bandwidth_bytes_per_second", link.capable_bandwidth().map(|b| b.0))
-        .because("upstream_pci_address", link.upstream.map(|(address, _)| address.to_string()))
+        .with_evidence("current_speed_transfers_per_second", speed.current.map(|s| s.0))
+        .with_evidence("capable_speed_transfers_per_second", speed.capable().map(|s| s.0))
+        .with_evidence("max_speed_transfers_per_second", speed.device.map(|s| s.0))
+        .with_evidence("current_width_lanes", width.current.map(|w| w.0))
+        .with_evidence("capable_width_lanes", width.capable().map(|w| w.0))
+        .with_evidence("max_width_lanes", width.device.map(|w| w.0))
+        .with_evidence("current_bandwidth_bytes_per_second", link.bandwidth().map(|b| b.0))
+        .with_evidence("capable_bandwidth_bytes_per_second", link.capable_bandwidth().map(|b| b.0))
+        .with_evidence("upstream_pci_address", link.upstream.map(|(address, _)| address.to_string()))
 }
 
 /// `pcie_off_bus`, `pcie_degraded` and `pcie_limited_by_slot`: one of them a link.
@@ -100,8 +100,8 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
             None => verdicts.ok(Check::PcieOffBus),
         }
         let (speed, width) = (link.speed().verdict(), link.width().verdict());
-        let slow = speed == Verdict::Degraded && !may_be_idle(view, link);
-        let narrow = width == Verdict::Degraded;
+        let slow = speed == LinkVerdict::Degraded && !may_be_idle(view, link);
+        let narrow = width == LinkVerdict::Degraded;
         if link.is_placeholder(fastest_port(view, link.name)) {
             verdicts.unknown(Check::PcieDegraded, subject.clone(), link.unread());
             verdicts.unknown(Check::PcieLimitedBySlot, subject, link.unread());
@@ -113,8 +113,8 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
             verdicts.found(evidence(link, degraded(view, link, slow, narrow)).device(device));
             continue;
         }
-        let known = speed != Verdict::Unknown && width != Verdict::Unknown;
-        let by_slot = speed == Verdict::LimitedBySlot || width == Verdict::LimitedBySlot;
+        let known = speed != LinkVerdict::Unknown && width != LinkVerdict::Unknown;
+        let by_slot = speed == LinkVerdict::LimitedBySlot || width == LinkVerdict::LimitedBySlot;
         if known {
             verdicts.ok(Check::PcieDegraded);
         } else {
@@ -135,7 +135,7 @@ fn not_told(view: &View<'_>, link: &Link, check: Check, verdicts: &mut Verdicts)
     let guest = view.snapshot.all::<Posture>().any(|posture| posture.virtualization.is_some_and(|kind| kind != "none"));
     match link.unread() {
         reason @ Some(_) => verdicts.unknown(check, subject, reason),
-        None if link.upstream.is_some() && link.is_there() && !guest => verdicts.untold(check, subject),
+        None if link.upstream.is_some() && link.is_there() && !guest => verdicts.unreported(check, subject),
         None => verdicts.unknown(check, subject, None),
     }
 }
@@ -150,10 +150,10 @@ fn degraded(view: &View<'_>, link: &Link, slow: bool, narrow: bool) -> Condition
     let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
     let allows = |slot: String, card: String| format!(", and its slot{port} allows only {slot} of the card's {card}");
     let limited = match (speed.verdict(), width.verdict(), speed, width) {
-        (Verdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }, _) => {
+        (LinkVerdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }, _) => {
             allows(upper.to_string(), card.to_string())
         }
-        (_, Verdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }) => {
+        (_, LinkVerdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }) => {
             allows(upper.to_string(), card.to_string())
         }
         _ => String::new(),
@@ -215,7 +215,7 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
             let port = view.snapshot.device(&key.device).and_then(|d| d.ports.iter().find(|p| p.number == key.port));
             match port.map(|port| (port.state, port.state.reason().or(port.rate.reason()))) {
                 Some((_, reason @ Some(_))) => verdicts.unknown(Check::PcieBelowPortRate, subject, reason),
-                Some((Reading::Absent, None)) => verdicts.untold(Check::PcieBelowPortRate, subject),
+                Some((Reading::Absent, None)) => verdicts.unreported(Check::PcieBelowPortRate, subject),
                 _ => verdicts.skipped(Check::PcieBelowPortRate),
             }
             continue;
@@ -257,11 +257,11 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
         );
         let condition = Condition::new(Check::PcieBelowPortRate, subject, severity, reason, summary)
             .address(Some(path.function))
-            .because("port_rate_bytes_per_second", Some(rate.0))
-            .because("path_bandwidth_bytes_per_second", Some(path.bandwidth.0))
-            .because("shared_demand_bytes_per_second", Some(demand.0))
-            .because("share_bytes_per_second", lane.share.map(|share| share.0))
-            .because("limiting_pci_address", Some(link.name.to_string()))
+            .with_evidence("port_rate_bytes_per_second", Some(rate.0))
+            .with_evidence("path_bandwidth_bytes_per_second", Some(path.bandwidth.0))
+            .with_evidence("shared_demand_bytes_per_second", Some(demand.0))
+            .with_evidence("share_bytes_per_second", lane.share.map(|share| share.0))
+            .with_evidence("limiting_pci_address", Some(link.name.to_string()))
             .hold(hold);
         verdicts.found(evidence(link, condition));
     }
@@ -271,8 +271,8 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
 fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(&'static str, Severity, Hold, String)> {
     let (speed, width) = (link.speed(), link.width());
     let (by_speed, by_width) = (speed.verdict(), width.verdict());
-    let narrow = by_width == Verdict::Degraded;
-    if narrow || by_speed == Verdict::Degraded {
+    let narrow = by_width == LinkVerdict::Degraded;
+    if narrow || by_speed == LinkVerdict::Degraded {
         if !narrow && may_be_idle(view, link) {
             return None;
         }
@@ -283,13 +283,13 @@ fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(&'static str, Sev
             format!("{who} can do {capable}, so reseat the card and check slot, riser and BIOS link settings.{short}");
         return Some(("link_degraded", Severity::Critical, if narrow { WIDTH_HOLD } else { SPEED_HOLD }, text));
     }
-    if by_speed == Verdict::LimitedBySlot || by_width == Verdict::LimitedBySlot {
+    if by_speed == LinkVerdict::LimitedBySlot || by_width == LinkVerdict::LimitedBySlot {
         let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
         let device = rate_text(speed.device, width.device);
         let text = format!("that is all its slot{port} can do; the card can do {device}, so move it to a better slot.");
         return Some(("slot_limited", Severity::Warning, WIDTH_HOLD, text));
     }
-    if by_speed == Verdict::Unknown || by_width == Verdict::Unknown {
+    if by_speed == LinkVerdict::Unknown || by_width == LinkVerdict::Unknown {
         return None;
     }
     // Cards whose port is faster than their link may be halves of one: the other half has no RDMA device, no interface.
@@ -343,8 +343,8 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
                 Condition::new(Check::PcieDrifted, Subject::Pci(link.name), Severity::Warning, reason, summary);
             let condition = condition
                 .device(Some(device.name.clone()))
-                .because("expected_speed_transfers_per_second", Some(speed.0))
-                .because("expected_width_lanes", Some(width.0))
+                .with_evidence("expected_speed_transfers_per_second", Some(speed.0))
+                .with_evidence("expected_width_lanes", Some(width.0))
                 .hold(hold);
             verdicts.found(evidence(link, condition));
         }

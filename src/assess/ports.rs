@@ -44,7 +44,7 @@ pub fn baseline_key(history: &History, device: &RdmaDevice) -> String {
 fn state(port: &Port, check: Check, key: &PortKey, verdicts: &mut Verdicts) -> Option<PortState> {
     match port.state {
         Reading::Value(state) => return Some(state),
-        Reading::Absent => verdicts.untold(check, Subject::Port(key.clone())),
+        Reading::Absent => verdicts.unreported(check, Subject::Port(key.clone())),
         Reading::Unreadable(reason) => verdicts.unknown(check, Subject::Port(key.clone()), Some(reason)),
     }
     None
@@ -58,7 +58,7 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
         let faults = view.snapshot.collector("rdma").map_or(&[][..], |rdma| &rdma.faults);
         match faults.iter().find(|fault| fault.source.ends_with(&directory)) {
             Some(fault) => verdicts.unknown(Check::PortDown, subject, Some(fault.reason)),
-            None => verdicts.untold(Check::PortDown, subject),
+            None => verdicts.unreported(Check::PortDown, subject),
         }
     }
     for (device, port, key) in ports(view) {
@@ -79,9 +79,9 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
         verdicts.found(
             Condition::new(Check::PortDown, subject, Severity::Critical, reason, summary)
                 .address(device.identity.pci_address)
-                .because("state", Some(state.as_str()))
-                .because("physical_state", port.physical_state.value().map(PhysicalState::as_str))
-                .because("expected_by", Some(expected))
+                .with_evidence("state", Some(state.as_str()))
+                .with_evidence("physical_state", port.physical_state.value().map(PhysicalState::as_str))
+                .with_evidence("expected_by", Some(expected))
                 .hold(Hold::For(hold)),
         );
     }
@@ -198,8 +198,8 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
         verdicts.found(
             Condition::new(Check::PortRateLow, Subject::Port(key), Severity::Warning, reason, summary)
                 .address(device.identity.pci_address)
-                .because("port_rate_bytes_per_second", Some(rate.0))
-                .because("expected_bytes_per_second", Some(expected.0))
+                .with_evidence("port_rate_bytes_per_second", Some(rate.0))
+                .with_evidence("expected_bytes_per_second", Some(expected.0))
                 .hold(Hold::For(Duration::from_secs(120))),
         );
     }
@@ -265,8 +265,8 @@ pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
         verdicts.found(
             Condition::new(Check::PortFlapping, Subject::Port(key), severity, "link_lost", summary)
                 .address(device.identity.pci_address)
-                .because("flaps", Some(count))
-                .because("last_flap_seconds_ago", Some(now.since(*last).as_secs())),
+                .with_evidence("flaps", Some(count))
+                .with_evidence("last_flap_seconds_ago", Some(now.since(*last).as_secs())),
         );
     }
 }
@@ -302,9 +302,10 @@ pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
         let summary = format!("{key} counts errors: {}. Suspect cable and module first.", list.join(", "));
         let condition = Condition::new(Check::PortErrors, Subject::Port(key), Severity::Warning, reason, summary)
             .address(device.identity.pci_address)
-            .quiet(HOUR);
+            .clear_after(HOUR);
         verdicts.found(
-            over.iter().fold(condition, |condition, (limit, rise)| condition.because(limit.counter, Some(rise.count))),
+            over.iter()
+                .fold(condition, |condition, (limit, rise)| condition.with_evidence(limit.counter, Some(rise.count))),
         );
     }
 }
@@ -325,7 +326,7 @@ pub fn saturated(view: &View<'_>, verdicts: &mut Verdicts) {
         verdicts.found(
             Condition::new(Check::PortCounterSaturated, Subject::Port(key), Severity::Info, "saturated", summary)
                 .address(device.identity.pci_address)
-                .because("counters", Some(names)),
+                .with_evidence("counters", Some(names)),
         );
     }
 }

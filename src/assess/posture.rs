@@ -8,7 +8,7 @@ use super::{View, isolation};
 use crate::model::check::{Check, Severity};
 use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
-use crate::model::irq::Nodes;
+use crate::model::irq::NodeCpus;
 use crate::model::pcie::PciFunction;
 use crate::model::posture::Posture;
 
@@ -66,7 +66,7 @@ fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
         ),
         _ => None,
     };
-    let balancing = posture.numa_balancing == Some(true) && Nodes::of(view.snapshot).are_several();
+    let balancing = posture.numa_balancing == Some(true) && NodeCpus::of(view.snapshot).are_several();
     let balancing = balancing.then(|| {
         "The kernel moves memory between NUMA nodes by itself (numa_balancing): pages that devices write to stall while it \
          looks at them. `sysctl kernel.numa_balancing=0` ends that."
@@ -128,7 +128,7 @@ fn firmware(view: &View<'_>) -> Option<String> {
 
 /// Devices whose NUMA node the firmware does not tell, where there is more than one.
 fn numa(view: &View<'_>) -> Option<String> {
-    if !Nodes::of(view.snapshot).are_several() {
+    if !NodeCpus::of(view.snapshot).are_several() {
         return None;
     }
     let devices = view.snapshot.devices().filter(|device| {

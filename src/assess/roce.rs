@@ -7,14 +7,14 @@ use std::time::Duration;
 use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::ethtool::{Direction, Meaning, NetdevStatistics};
+use crate::model::ethtool::{NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::finding::{Condition, Hold, Subject};
-use crate::model::history::Window;
+use crate::model::history::CounterWindow;
 use crate::model::ids::PortKey;
 use crate::model::netsetup::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
 use crate::model::roce::{CONTROLLED, DISCARDED, IGNORED, LOST};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// The time that is judged.
 const SPAN: Duration = Duration::from_secs(300);
@@ -27,10 +27,10 @@ const MOST_PAUSED: f64 = 0.1;
 
 /// What rose of one port in the last minutes.
 struct Rises<'a> {
-    now: Tick,
+    now: BootTime,
     statistics: Option<&'a NetdevStatistics>,
-    netdev: Option<&'a BTreeMap<Arc<str>, Window>>,
-    port: Option<&'a BTreeMap<&'static str, Window>>,
+    netdev: Option<&'a BTreeMap<Arc<str>, CounterWindow>>,
+    port: Option<&'a BTreeMap<&'static str, CounterWindow>>,
     /// How the interface is set up, where it says so.
     dcb: Option<Dcb>,
 }
@@ -47,7 +47,7 @@ impl Rises<'_> {
     }
 
     /// Statistics that suit and have risen.
-    fn netdev(&self, suits: impl Fn(&str, Meaning) -> bool) -> Vec<(&str, u64)> {
+    fn netdev(&self, suits: impl Fn(&str, StatisticKind) -> bool) -> Vec<(&str, u64)> {
         let known = self.statistics.iter().flat_map(|statistics| statistics.layout.iter());
         let risen = known.filter(|statistic| suits(&statistic.name, statistic.meaning)).filter_map(|statistic| {
             let (count, _) = self.statistic(&statistic.name)?;
@@ -57,10 +57,10 @@ impl Rises<'_> {
     }
 
     /// The greatest share of the time for which a priority, or the link, was paused one way.
-    fn paused(&self, wanted: Direction) -> Option<(&str, f64)> {
+    fn paused(&self, wanted: PauseDirection) -> Option<(&str, f64)> {
         let known = self.statistics.iter().flat_map(|statistics| statistics.layout.iter());
         let shares = known.filter_map(|statistic| {
-            let Meaning::PauseMicroseconds { direction, .. } = statistic.meaning else { return None };
+            let StatisticKind::PauseMicroseconds { direction, .. } = statistic.meaning else { return None };
             let (micros, observed) = self.statistic(&statistic.name).filter(|_| direction == wanted)?;
             let whole = observed.as_secs_f64();
             (whole > 0.0).then(|| (&*statistic.name, Duration::from_micros(micros).as_secs_f64() / whole))
@@ -116,8 +116,8 @@ fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Op
     let condition = Condition::new(Check::RoceLossy, Subject::Port(key), Severity::Warning, reason, summary)
         .address(owner.identity.pci_address)
         .hold(Hold::For(Duration::from_secs(120)))
-        .quiet(Duration::from_secs(600));
-    Some(evidence.into_iter().fold(condition, |condition, (name, count)| condition.because(&name, Some(count))))
+        .clear_after(Duration::from_secs(600));
+    Some(evidence.into_iter().fold(condition, |condition, (name, count)| condition.with_evidence(&name, Some(count))))
 }
 
 type Case = (&'static str, String, Vec<(String, u64)>);
@@ -136,15 +136,17 @@ fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
         );
         return Some(("pause_storm", text, owned(&storms)));
     }
-    for (direction, reason) in [(Direction::Transmitted, "pause_sent"), (Direction::Received, "pause_received")] {
+    for (direction, reason) in
+        [(PauseDirection::Transmitted, "pause_sent"), (PauseDirection::Received, "pause_received")]
+    {
         let Some((name, share)) = rises.paused(direction).filter(|(_, share)| *share > MOST_PAUSED) else { continue };
         let text = match direction {
-            Direction::Transmitted => format!(
+            PauseDirection::Transmitted => format!(
                 "for {:.0} % of the last minutes it made the network wait ({name}): this host does not take what comes; \
                  look at its PCIe path and CPUs",
                 share * 100.0
             ),
-            Direction::Received => format!(
+            PauseDirection::Received => format!(
                 "for {:.0} % of the last minutes the network made it wait ({name}): look for congestion at the switch and \
                  at the receivers; `ethtool -S {netdev}` has all counters",
                 share * 100.0
@@ -156,7 +158,7 @@ fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
 }
 
 fn discards(rises: &Rises<'_>) -> Option<Case> {
-    let mut dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, Meaning::Event(_)));
+    let mut dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, StatisticKind::Event(_)));
     dropped.extend(DISCARDED.iter().map(|name| (*name, rises.port(&[name]))).filter(|(_, count)| *count > 0));
     let total: u64 = dropped.iter().map(|(_, count)| count).sum();
     (total > MOST_LOST).then(|| {
@@ -173,7 +175,7 @@ fn discards(rises: &Rises<'_>) -> Option<Case> {
 fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
     let lost = rises.port(LOST);
     let controlled = rises.port(CONTROLLED);
-    let paused = !rises.netdev(|_, meaning| matches!(meaning, Meaning::PfcFrames { .. })).is_empty()
+    let paused = !rises.netdev(|_, meaning| matches!(meaning, StatisticKind::PfcFrames { .. })).is_empty()
         || rises.statistic(PFC_FRAMES).is_some_and(|(frames, _)| frames > 0);
     if lost <= MOST_LOST || controlled > 0 || paused {
         return None;
@@ -210,51 +212,59 @@ fn ignored(rises: &Rises<'_>) -> Option<Case> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::counter::Class;
-    use crate::model::ethtool::Statistic;
+    use crate::model::counter::CounterClass;
+    use crate::model::ethtool::NetdevStatistic;
 
-    fn judged(statistics: &[(&str, Meaning, u64)], port: &[(&'static str, u64)]) -> Option<&'static str> {
+    fn judged(statistics: &[(&str, StatisticKind, u64)], port: &[(&'static str, u64)]) -> Option<&'static str> {
         let window = |rise: u64| {
-            let mut window = Window::new(SPAN);
-            window.push(Tick(0), 5);
-            window.push(Tick(100_000), 5 + rise);
+            let mut window = CounterWindow::new(SPAN);
+            window.push(BootTime(0), 5);
+            window.push(BootTime(100_000), 5 + rise);
             window
         };
-        let known = |(name, meaning, _): &(&str, Meaning, u64)| Statistic { name: Arc::from(*name), meaning: *meaning };
+        let known = |(name, meaning, _): &(&str, StatisticKind, u64)| NetdevStatistic {
+            name: Arc::from(*name),
+            meaning: *meaning,
+        };
         let facts = NetdevStatistics {
             netdev: Arc::from("eth2"),
             pci_address: "0000:81:00.0".parse().unwrap(),
             device: crate::model::ids::DeviceName::new("mlx5_0"),
             layout: statistics.iter().map(known).collect(),
             values: Vec::new(),
-            at: Tick(100_000),
+            at: BootTime(100_000),
         };
         let netdev = statistics.iter().map(|(name, _, rise)| (Arc::from(*name), window(*rise))).collect();
         let port = port.iter().map(|(name, rise)| (*name, window(*rise))).collect();
-        let rises =
-            Rises { now: Tick(100_000), statistics: Some(&facts), netdev: Some(&netdev), port: Some(&port), dcb: None };
+        let rises = Rises {
+            now: BootTime(100_000),
+            statistics: Some(&facts),
+            netdev: Some(&netdev),
+            port: Some(&port),
+            dcb: None,
+        };
         let case = storm(&rises, "eth2").or_else(|| discards(&rises)).or_else(|| uncontrolled(&rises, "eth2"));
         case.or_else(|| ignored(&rises)).map(|(reason, _, _)| reason)
     }
 
     #[test]
     fn loss_in_each_of_its_forms() {
-        let event = Meaning::Event(Class::Congestion);
-        let pause = |direction| Meaning::PauseMicroseconds { priority: Some(3), direction };
-        let pfc = Meaning::PfcFrames { priority: 3, direction: Direction::Received };
+        let event = StatisticKind::Event(CounterClass::Congestion);
+        let pause = |direction| StatisticKind::PauseMicroseconds { priority: Some(3), direction };
+        let pfc = StatisticKind::PfcFrames { priority: 3, direction: PauseDirection::Received };
         assert_eq!(judged(&[("rx_discards_phy", event, 61)], &[]), Some("discards"));
         assert_eq!(judged(&[("rx_discards_phy", event, 60)], &[]), None);
         assert_eq!(judged(&[("tx_pause_storm_warning_events", event, 1)], &[]), Some("pause_storm"));
-        let sent = pause(Direction::Transmitted);
+        let sent = pause(PauseDirection::Transmitted);
         assert_eq!(judged(&[("tx_prio3_pause_duration", sent, 10_100_000)], &[]), Some("pause_sent"));
         assert_eq!(judged(&[("tx_prio3_pause_duration", sent, 9_900_000)], &[]), None);
-        let received = pause(Direction::Received);
+        let received = pause(PauseDirection::Received);
         assert_eq!(judged(&[("rx_prio3_pause_duration", received, 50_000_000)], &[]), Some("pause_received"));
         let lost = ("out_of_sequence", 100);
         assert_eq!(judged(&[], &[lost]), Some("no_congestion_control"));
         assert_eq!(judged(&[], &[lost, ("np_cnp_sent", 1)]), None, "ECN is at work");
         assert_eq!(judged(&[("rx_prio3_pause", pfc, 1)], &[lost]), None, "PFC is at work");
         assert_eq!(judged(&[], &[("np_cnp_sent", 1), ("rp_cnp_ignored", 100)]), Some("cnp_ignored"));
-        assert_eq!(judged(&[("rx_crc_errors_phy", Meaning::Event(Class::Error), 100)], &[]), None);
+        assert_eq!(judged(&[("rx_crc_errors_phy", StatisticKind::Event(CounterClass::Error), 100)], &[]), None);
     }
 }

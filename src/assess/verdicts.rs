@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::model::check::{Check, Standing};
-use crate::model::finding::{Condition, Subject, Undecided};
-use crate::model::reading::Reason;
+use crate::model::check::{Check, CheckResult};
+use crate::model::finding::{Condition, Subject, UnknownSubject};
+use crate::model::reading::ReadError;
 
 /// What all rules said.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -12,7 +12,7 @@ pub struct Verdicts {
     /// Conditions that hold now.
     pub conditions: Vec<Condition>,
     /// Subjects that could not be judged.
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<UnknownSubject>,
     /// How many subjects are well, or were skipped, by check.
     pub settled: BTreeMap<Check, (u64, u64)>,
 }
@@ -29,13 +29,13 @@ impl Verdicts {
     }
 
     /// The check could not judge a subject; `reason` is none when the host has nothing to say on it.
-    pub fn unknown(&mut self, check: Check, subject: Subject, reason: Option<Reason>) {
-        self.undecided.push(Undecided { check, subject, reason, due: reason.is_some() });
+    pub fn unknown(&mut self, check: Check, subject: Subject, reason: Option<ReadError>) {
+        self.undecided.push(UnknownSubject { check, subject, reason, due: reason.is_some() });
     }
 
     /// The check could not judge a subject of which the host says nothing, though it should.
-    pub fn untold(&mut self, check: Check, subject: Subject) {
-        self.undecided.push(Undecided { check, subject, reason: None, due: true });
+    pub fn unreported(&mut self, check: Check, subject: Subject) {
+        self.undecided.push(UnknownSubject { check, subject, reason: None, due: true });
     }
 
     /// The check found something.
@@ -44,5 +44,5 @@ impl Verdicts {
     }
 }
 
-/// How many subjects stand where, by check, in the order of [`Standing::ALL`].
-pub type Standings = BTreeMap<Check, [u64; Standing::ALL.len()]>;
+/// How many subjects stand where, by check, in the order of [`CheckResult::ALL`].
+pub type ResultCounts = BTreeMap<Check, [u64; CheckResult::ALL.len()]>;

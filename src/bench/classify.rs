@@ -3,7 +3,7 @@
 
 use super::child::Ended;
 use super::perftest::{NotAReport, Report, Unit, from_json, from_text};
-use crate::model::probe::Failure;
+use crate::model::benchmark::Failure;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]

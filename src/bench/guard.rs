@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::child::{Child, Invocation};
 use super::tools::Tools;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
 use crate::model::ids::PortKey;
-use crate::model::probe::{Probe, ProbeKey, SkipReason};
 use crate::model::rdma::RdmaResources;
 use crate::watch::Report;
 
@@ -40,7 +40,7 @@ pub type Refusal = (SkipReason, String);
 ///
 /// # Errors
 /// Why it must not run.
-pub fn facts(report: &Report, key: &ProbeKey, rules: &Rules, load: Option<f64>) -> Result<(), Refusal> {
+pub fn facts(report: &Report, key: &BenchmarkKey, rules: &Rules, load: Option<f64>) -> Result<(), Refusal> {
     if let Some(why) = &report.maintenance {
         return Err((SkipReason::Maintenance, why.to_string()));
     }
@@ -57,7 +57,7 @@ pub fn facts(report: &Report, key: &ProbeKey, rules: &Rules, load: Option<f64>) 
 }
 
 /// Whether a port is up, silent and nobody's.
-fn free(report: &Report, key: &PortKey, probe: Probe) -> Result<(), Refusal> {
+fn free(report: &Report, key: &PortKey, probe: Benchmark) -> Result<(), Refusal> {
     let device = report.snapshot.device(&key.device);
     let Some(port) = device.and_then(|device| device.ports.iter().find(|port| port.number == key.port)) else {
         return Err((SkipReason::Unknown, format!("{key} is not here")));
@@ -72,7 +72,7 @@ fn free(report: &Report, key: &PortKey, probe: Probe) -> Result<(), Refusal> {
             return Err((SkipReason::PortBusy, format!("{key} carries {traffic}")));
         }
         // Software RDMA does not count its bytes in a way that can be trusted.
-        None if !software && probe != Probe::Memory => {
+        None if !software && probe != Benchmark::Memory => {
             return Err((SkipReason::Unknown, format!("the traffic of {key} is not known yet")));
         }
         _ => {}

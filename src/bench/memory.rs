@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
+use crate::model::benchmark::{Direction, Measurements};
 use crate::model::cpus::CpuSet;
 use crate::model::numa::NumaNode;
-use crate::model::probe::{Direction, Measured};
 use crate::watch::Report;
 
 /// Bytes of each of the two buffers: beyond what most caches hold.
@@ -43,11 +43,11 @@ pub fn nodes(report: &Report) -> Vec<Node> {
 
 /// Copies on the own memory of the first node whose CPUs this process may use, and on another node's. Each value is
 /// bytes copied in a second.
-pub fn measure(nodes: &[Node]) -> Result<Measured, &'static str> {
+pub fn measure(nodes: &[Node]) -> Result<Measurements, &'static str> {
     measure_with(nodes, BUFFER, TIME)
 }
 
-fn measure_with(nodes: &[Node], buffer: usize, time: Duration) -> Result<Measured, &'static str> {
+fn measure_with(nodes: &[Node], buffer: usize, time: Duration) -> Result<Measurements, &'static str> {
     let mut why = "no NUMA node has CPUs";
     for own in nodes {
         let local = match copy(own, own, buffer, time) {
@@ -62,7 +62,7 @@ fn measure_with(nodes: &[Node], buffer: usize, time: Duration) -> Result<Measure
         let remote = others.find_map(|other| copy(own, other, buffer, time).ok());
         let bandwidth = [(Direction::Local, Some(local)), (Direction::Remote, remote)];
         let bandwidth = bandwidth.into_iter().filter_map(|(way, value)| Some((way, value?))).collect();
-        return Ok(Measured { bandwidth, latency: Vec::new() });
+        return Ok(Measurements { bandwidth, latency: Vec::new() });
     }
     Err(why)
 }

@@ -10,11 +10,13 @@ use super::rdma::{self, NoServer, Patience, Peer, PeerServer, Plan, Program};
 use super::target::Target;
 use super::tools::Tools;
 use super::{memory, tcp};
-use crate::assess::probe::judge;
+use crate::assess::benchmark::judge;
 use crate::host::netlink::socket::Connect;
+use crate::model::benchmark::{
+    Benchmark, BenchmarkKey, BenchmarkRun, Direction, Failure, Measurements, Outcome, SkipReason, Statistic,
+};
 use crate::model::ids::PortKey;
 use crate::model::pcie::FunctionKind;
-use crate::model::probe::{Direction, Failure, Measured, Outcome, Probe, ProbeKey, Run, SkipReason, Statistic};
 use crate::model::rdma::RdmaDevice;
 use crate::watch::Report;
 
@@ -73,7 +75,7 @@ pub struct Bench<'a> {
 
 /// What came of a run before it is judged.
 enum Came {
-    Measured(Measured, Option<String>),
+    Measured(Measurements, Option<String>),
     Ended(Outcome, String, String),
 }
 
@@ -96,7 +98,7 @@ impl Came {
 
 impl Bench<'_> {
     /// Runs a probe; those between hosts need a peer.
-    pub fn run(&self, key: &ProbeKey, peer: Option<&dyn Peer>) -> Run {
+    pub fn run(&self, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
         let began = Instant::now();
         let target = key.port.as_ref().and_then(|port| Target::new(self.report, self.sysfs, port)).map(|mut target| {
             target.gid_index = self.tuning.gid_index.or(target.gid_index);
@@ -104,15 +106,15 @@ impl Bench<'_> {
         });
         let mut server = None;
         let came = match (key.probe, &target, peer) {
-            (Probe::Memory, _, _) => self.memory(),
+            (Benchmark::Memory, _, _) => self.memory(),
             (_, None, _) => {
                 let port = key.port.as_ref().map_or_else(String::new, ToString::to_string);
                 Came::skipped(SkipReason::Unknown, format!("there is no port {port} here"))
             }
-            (Probe::RdmaLoopback, Some(target), _) => self.rdma(target, None, &mut server),
+            (Benchmark::RdmaLoopback, Some(target), _) => self.rdma(target, None, &mut server),
             (_, Some(_), None) => Came::skipped(SkipReason::Unknown, "it needs another host".to_owned()),
-            (Probe::RdmaPeer, Some(target), Some(peer)) => self.rdma(target, Some(peer), &mut server),
-            (Probe::TcpPeer, Some(target), Some(peer)) => self.tcp(target, peer, &mut server),
+            (Benchmark::RdmaPeer, Some(target), Some(peer)) => self.rdma(target, Some(peer), &mut server),
+            (Benchmark::TcpPeer, Some(target), Some(peer)) => self.tcp(target, peer, &mut server),
         };
         let profile = self.profile(key.probe, peer);
         let ceiling = target.as_ref().and_then(|target| target.ceiling.clone());
@@ -123,17 +125,17 @@ impl Bench<'_> {
         };
         let hardware = target.as_ref().is_some_and(Target::is_hardware);
         let (outcome, reason, text, measured) = match came {
-            Came::Ended(outcome, reason, text) => (outcome, reason, text, Measured::default()),
+            Came::Ended(outcome, reason, text) => (outcome, reason, text, Measurements::default()),
             Came::Measured(measured, remark) => {
                 let past = self.report.probes.get(key).map(|past| (past, profile.as_str()));
                 let judged = judge(key, &measured, ceiling.as_ref(), hardware, past);
                 let believed = judged.outcome != Outcome::Inconclusive;
                 let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
-                let measured = if believed { measured } else { Measured::default() };
+                let measured = if believed { measured } else { Measurements::default() };
                 (judged.outcome, judged.reason.to_owned(), judged.text + &remark, measured)
             }
         };
-        Run {
+        BenchmarkRun {
             key: key.clone(),
             at: (self.now)(),
             took: began.elapsed(),
@@ -141,7 +143,7 @@ impl Bench<'_> {
             reason: Arc::from(reason),
             text: Arc::from(text),
             measured,
-            ceiling: ceiling.filter(|_| hardware && key.probe != Probe::TcpPeer).map(|ceiling| ceiling.payload),
+            ceiling: ceiling.filter(|_| hardware && key.probe != Benchmark::TcpPeer).map(|ceiling| ceiling.payload),
             profile: Arc::from(profile),
             peer: peer.map(|peer| Arc::from(peer.name())),
             function: target.and_then(|target| target.function),
@@ -149,14 +151,14 @@ impl Bench<'_> {
     }
 
     /// Only runs of one profile compare.
-    fn profile(&self, probe: Probe, peer: Option<&dyn Peer>) -> String {
+    fn profile(&self, probe: Benchmark, peer: Option<&dyn Peer>) -> String {
         let Tuning { size, queue_pairs, duration, both, .. } = self.tuning;
         let to = peer.map(|peer| format!(" to {}", peer.name())).unwrap_or_default();
         let seconds = duration.as_secs();
         match probe {
-            Probe::Memory => "copy".to_owned(),
-            Probe::TcpPeer => format!("{queue_pairs} streams, {seconds} s{to}"),
-            Probe::RdmaLoopback | Probe::RdmaPeer => {
+            Benchmark::Memory => "copy".to_owned(),
+            Benchmark::TcpPeer => format!("{queue_pairs} streams, {seconds} s{to}"),
+            Benchmark::RdmaLoopback | Benchmark::RdmaPeer => {
                 let both = if *both { ", both ways too" } else { "" };
                 format!("write {size} B x {queue_pairs} queue pairs, {seconds} s{both}{to}")
             }
@@ -177,7 +179,7 @@ impl Bench<'_> {
     }
 
     fn rdma(&self, target: &Target, peer: Option<&dyn Peer>, server: &mut Option<PeerServer>) -> Came {
-        let mut measured = Measured::default();
+        let mut measured = Measurements::default();
         let before = target.moved();
         let mut claimed = 0.0;
         let mut plans = vec![self.plan(Program::WriteBandwidth, false)];
@@ -333,7 +335,7 @@ fn counted(
 }
 
 /// The probes of a host that need nobody else: a loop on each active port, and memory. VFs share their PF's lane.
-pub fn own(report: &Report) -> Vec<ProbeKey> {
+pub fn own(report: &Report) -> Vec<BenchmarkKey> {
     let is_vf = |device: &&RdmaDevice| {
         let function = device.identity.pci_address.and_then(|address| report.snapshot.function(address));
         function.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }))
@@ -342,9 +344,9 @@ pub fn own(report: &Report) -> Vec<ProbeKey> {
         let ports = device.ports.iter().filter(|port| port.is_active());
         ports.map(|port| PortKey { device: device.name.clone(), port: port.number })
     });
-    let mut keys: Vec<ProbeKey> =
-        active.map(|port| ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) }).collect();
-    keys.push(ProbeKey { probe: Probe::Memory, port: None });
+    let mut keys: Vec<BenchmarkKey> =
+        active.map(|port| BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) }).collect();
+    keys.push(BenchmarkKey { probe: Benchmark::Memory, port: None });
     keys.sort();
     keys
 }

@@ -14,8 +14,8 @@ use super::folder::Folder;
 use super::perftest::Unit;
 use super::target::Target;
 use super::tools::Tools;
-use crate::assess::probe::Ceiling;
-use crate::model::probe::Failure;
+use crate::assess::benchmark::Ceiling;
+use crate::model::benchmark::Failure;
 
 /// A program of perftest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

@@ -4,8 +4,8 @@ use std::fmt::{self, Write as _};
 
 use super::iperf;
 use super::perftest::{self, Unit, from_json, from_text};
-use crate::assess::probe::{Ceiling, percent};
-use crate::model::probe::{Failure, Statistic};
+use crate::assess::benchmark::{Ceiling, percent};
+use crate::model::benchmark::{Failure, Statistic};
 use crate::model::units::BytesPerSecond;
 
 /// Values further apart than this are not one limit.

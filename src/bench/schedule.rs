@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hasher as _};
 use std::time::{Duration, SystemTime};
 
-use crate::model::probe::{ProbeKey, ProbePast, ProbePasts};
-use crate::model::time::{Stamp, Tick};
+use crate::model::benchmark::{BenchmarkHistories, BenchmarkHistory, BenchmarkKey};
+use crate::model::time::{BootTime, Timestamp};
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -24,7 +24,7 @@ pub struct Schedule {
     interval: Duration,
     budget: f64,
     seed: u64,
-    due: BTreeMap<ProbeKey, Tick>,
+    due: BTreeMap<BenchmarkKey, BootTime>,
 }
 
 impl Schedule {
@@ -37,11 +37,11 @@ impl Schedule {
     /// The probe that has been due longest, of those that there are. `urgent` ones are due as soon as they may be tried.
     pub fn due(
         &mut self,
-        keys: &[ProbeKey],
-        pasts: &ProbePasts,
-        urgent: impl Fn(&ProbeKey) -> bool,
-        now: Stamp,
-    ) -> Option<ProbeKey> {
+        keys: &[BenchmarkKey],
+        pasts: &BenchmarkHistories,
+        urgent: impl Fn(&BenchmarkKey) -> bool,
+        now: Timestamp,
+    ) -> Option<BenchmarkKey> {
         self.due.retain(|key, _| keys.contains(key));
         for key in keys {
             let last = pasts.get(key).and_then(|past| past.last.as_ref()).map(|run| run.at);
@@ -56,33 +56,33 @@ impl Schedule {
     }
 
     /// Notes that a probe ran, or that it was left out.
-    pub fn done(&mut self, key: &ProbeKey, now: Tick, ran: bool) {
+    pub fn done(&mut self, key: &BenchmarkKey, now: BootTime, ran: bool) {
         let wait = if ran { self.jittered(key, now) } else { self.retry() };
         self.due.insert(key.clone(), now.after(wait));
     }
 
     /// Time until something may be due; never so long that what appears waits for it.
-    pub fn wait(&self, now: Tick) -> Duration {
+    pub fn wait(&self, now: BootTime) -> Duration {
         let next = self.due.values().map(|due| due.since(now)).min();
         next.unwrap_or(LOOK).clamp(Duration::from_secs(1), LOOK)
     }
 
     /// Whether the budget of the day allows a run that takes so long.
-    pub fn affords(&self, past: Option<&ProbePast>, takes: Duration, now: SystemTime) -> bool {
+    pub fn affords(&self, past: Option<&BenchmarkHistory>, takes: Duration, now: SystemTime) -> bool {
         let used = past.map_or(Duration::ZERO, |past| past.used(now));
         (used + takes).as_secs_f64() <= DAY.as_secs_f64() * self.budget
     }
 
     /// After a restart the interval goes on; without a past, hosts begin at different times.
-    fn first(&self, key: &ProbeKey, last: Option<SystemTime>, now: Stamp) -> Tick {
-        match last.map(|last| now.tick_of(last)) {
+    fn first(&self, key: &BenchmarkKey, last: Option<SystemTime>, now: Timestamp) -> BootTime {
+        match last.map(|last| now.boot_time(last)) {
             Some(last) if last <= now.tick => last.after(self.jittered(key, last)),
             _ => now.tick.after(self.interval.mul_f64(part(hash(&(self.seed, key.to_string()))))),
         }
     }
 
     /// Between three and five quarters of the interval.
-    fn jittered(&self, key: &ProbeKey, at: Tick) -> Duration {
+    fn jittered(&self, key: &BenchmarkKey, at: BootTime) -> Duration {
         self.interval.mul_f64(0.75 + 0.5 * part(hash(&(self.seed, key.to_string(), at))))
     }
 
@@ -108,24 +108,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::model::benchmark::{Benchmark, BenchmarkRun, Measurements, Outcome};
     use crate::model::ids::{DeviceName, PortKey};
-    use crate::model::probe::{Measured, Outcome, Probe, Run};
     use std::sync::Arc;
 
     const HOUR: Duration = Duration::from_secs(3_600);
 
-    fn key(index: u32) -> ProbeKey {
+    fn key(index: u32) -> BenchmarkKey {
         let port = PortKey { device: DeviceName::new(&format!("mlx5_{index}")), port: 1 };
-        ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) }
+        BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) }
     }
 
-    fn at(seconds: u64) -> Stamp {
+    fn at(seconds: u64) -> Timestamp {
         let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000 + seconds);
-        Stamp { tick: Tick(0).after(Duration::from_secs(seconds)), wall }
+        Timestamp { tick: BootTime(0).after(Duration::from_secs(seconds)), wall }
     }
 
     /// How often a probe runs in a day, looked at every minute.
-    fn runs_in_a_day(schedule: &mut Schedule, pasts: &ProbePasts) -> Vec<u64> {
+    fn runs_in_a_day(schedule: &mut Schedule, pasts: &BenchmarkHistories) -> Vec<u64> {
         let mut ran = Vec::new();
         for minute in 0..24 * 60 {
             let now = at(minute * 60);
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn intervals_vary_and_keep_their_mean() {
         let mut schedule = Schedule::new(HOUR, 0.01, "a");
-        let ran = runs_in_a_day(&mut schedule, &ProbePasts::new());
+        let ran = runs_in_a_day(&mut schedule, &BenchmarkHistories::new());
         assert!((20..=28).contains(&ran.len()), "{ran:?}");
         let gaps: Vec<u64> = ran.windows(2).map(|pair| pair[1] - pair[0]).collect();
         assert!(gaps.iter().all(|gap| (2_700..=4_560).contains(gap)), "{gaps:?}");
@@ -151,7 +151,9 @@ mod tests {
     fn hosts_begin_at_different_times() {
         let first = |host: &str| {
             let mut schedule = Schedule::new(HOUR, 0.01, host);
-            (0..60).find(|minute| schedule.due(&[key(0)], &ProbePasts::new(), |_| false, at(minute * 60)).is_some())
+            (0..60).find(|minute| {
+                schedule.due(&[key(0)], &BenchmarkHistories::new(), |_| false, at(minute * 60)).is_some()
+            })
         };
         let hosts: std::collections::BTreeSet<_> = (0..50).map(|n| first(&format!("node{n}"))).collect();
         assert!(hosts.len() > 20, "{hosts:?}");
@@ -159,21 +161,22 @@ mod tests {
 
     #[test]
     fn a_restart_does_not_run_everything_again() {
-        let run = Run { outcome: Outcome::Ok, took: HOUR, ..Run::skipped(&key(0), at(0).wall, SKIP, "") };
-        let past = ProbePast { last: Some(run), ..ProbePast::default() };
-        let pasts = ProbePasts::from([(key(0), past)]);
+        let run =
+            BenchmarkRun { outcome: Outcome::Ok, took: HOUR, ..BenchmarkRun::skipped(&key(0), at(0).wall, SKIP, "") };
+        let past = BenchmarkHistory { last: Some(run), ..BenchmarkHistory::default() };
+        let pasts = BenchmarkHistories::from([(key(0), past)]);
         let mut schedule = Schedule::new(HOUR, 0.01, "a");
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| false, at(60)), None);
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| false, at(2 * 3_600)), Some(key(0)));
     }
 
-    const SKIP: crate::model::probe::SkipReason = crate::model::probe::SkipReason::PortBusy;
+    const SKIP: crate::model::benchmark::SkipReason = crate::model::benchmark::SkipReason::PortBusy;
 
     #[test]
     fn what_was_left_out_is_tried_again_sooner_and_urgent_ones_at_once() {
         let mut schedule = Schedule::new(HOUR, 0.01, "a");
         schedule.done(&key(0), at(0).tick, false);
-        let pasts = ProbePasts::new();
+        let pasts = BenchmarkHistories::new();
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| true, at(60)), None, "not before it may be tried again");
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| false, at(301)), Some(key(0)));
         schedule.done(&key(0), at(301).tick, true);
@@ -185,18 +188,18 @@ mod tests {
     #[test]
     fn the_budget_is_of_the_last_day() {
         let schedule = Schedule::new(HOUR, 0.001, "a");
-        let mut past = ProbePast::default();
+        let mut past = BenchmarkHistory::default();
         let takes = Duration::from_secs(8);
         let mut ran = 0;
         for minute in 0..24 * 60 {
             let now = at(minute * 60).wall;
             if schedule.affords(Some(&past), takes, now) {
-                let run = Run {
+                let run = BenchmarkRun {
                     outcome: Outcome::Ok,
                     took: takes,
-                    measured: Measured::default(),
+                    measured: Measurements::default(),
                     profile: Arc::from("p"),
-                    ..Run::skipped(&key(0), now, SKIP, "")
+                    ..BenchmarkRun::skipped(&key(0), now, SKIP, "")
                 };
                 past.record(run);
                 ran += 1;
@@ -211,14 +214,14 @@ mod tests {
         fn no_probe_is_due_twice_in_half_an_interval(host in "[a-z]{1,8}", minutes in 10u64..600) {
             let interval = Duration::from_secs(minutes * 60);
             let mut schedule = Schedule::new(interval, 1.0, &host);
-            let ran = runs_in_a_day(&mut schedule, &ProbePasts::new());
+            let ran = runs_in_a_day(&mut schedule, &BenchmarkHistories::new());
             prop_assert!(ran.windows(2).all(|pair| (pair[1] - pair[0]) * 2 >= minutes * 60));
         }
 
         #[test]
         fn it_never_sleeps_long_nor_spins(host in "[a-z]{1,8}", seconds in 0u64..1_000_000) {
             let mut schedule = Schedule::new(HOUR, 1.0, &host);
-            let _ = schedule.due(&[key(0), key(1)], &ProbePasts::new(), |_| false, at(seconds));
+            let _ = schedule.due(&[key(0), key(1)], &BenchmarkHistories::new(), |_| false, at(seconds));
             let wait = schedule.wait(at(seconds).tick);
             prop_assert!((Duration::from_secs(1)..=LOOK).contains(&wait));
         }

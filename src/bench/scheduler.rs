@@ -15,10 +15,10 @@ use super::rdma::Peer;
 use super::schedule::Schedule;
 use super::station::Station;
 use super::tools::Tools;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::PortKey;
-use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
-use crate::model::time::Stamp;
-use crate::model::vfmap::Trust;
+use crate::model::time::Timestamp;
+use crate::model::vfmap::Verification;
 use crate::watch::clock::Clock;
 use crate::watch::{Handle, Report};
 
@@ -29,7 +29,7 @@ const AROUND: Duration = Duration::from_secs(3);
 #[derive(Debug, Clone)]
 pub struct Program {
     /// Which probes.
-    pub probes: Vec<Probe>,
+    pub probes: Vec<Benchmark>,
     /// What with.
     pub station: Station,
 }
@@ -82,9 +82,9 @@ impl Scheduler {
     }
 
     /// Runs what needs no other host.
-    fn alone(&mut self, report: &Report, now: Stamp) -> Duration {
+    fn alone(&mut self, report: &Report, now: Timestamp) -> Duration {
         let keys = self.keys(report);
-        let urgent = |key: &ProbeKey| is_doubted(report, key);
+        let urgent = |key: &BenchmarkKey| is_doubted(report, key);
         let Some(key) = self.schedule.due(&keys, &report.probes, urgent, now) else {
             return self.schedule.wait(now.tick);
         };
@@ -106,23 +106,23 @@ impl Scheduler {
         let now = move || clock.now().wall;
         let caller = party.caller(&meeting.peer, u32::try_from(rail).unwrap_or(0), &now);
         let mut free = None;
-        for probe in [Probe::RdmaPeer, Probe::TcpPeer] {
+        for probe in [Benchmark::RdmaPeer, Benchmark::TcpPeer] {
             if !self.program.probes.contains(&probe) || is_stopped() {
                 continue;
             }
-            let key = ProbeKey { probe, port: ports.get(rail).cloned() };
+            let key = BenchmarkKey { probe, port: ports.get(rail).cloned() };
             // Whether the port is silent is asked before the first only: the second would see its traffic.
             let may = free.get_or_insert_with(|| self.may_run(report, &key)).clone();
             let run = match may {
                 Ok(()) => self.locked(report, &key, Some(&caller)),
-                Err((reason, text)) => Run::skipped(&key, self.clock.now().wall, reason, &text),
+                Err((reason, text)) => BenchmarkRun::skipped(&key, self.clock.now().wall, reason, &text),
             };
             tracing::debug!(probe = probe.as_str(), peer = &*meeting.peer, "{}: {}", run.outcome.as_str(), run.text);
             self.keep(run);
         }
     }
 
-    fn keep(&mut self, run: Run) {
+    fn keep(&mut self, run: BenchmarkRun) {
         let probe = run.key.probe;
         if &*run.reason == SkipReason::Unavailable.as_str() && self.said.insert(run.text.to_string()) {
             tracing::warn!(probe = probe.as_str(), "unavailable: {}", run.text);
@@ -132,22 +132,22 @@ impl Scheduler {
         }
     }
 
-    fn keys(&self, report: &Report) -> Vec<ProbeKey> {
+    fn keys(&self, report: &Report) -> Vec<BenchmarkKey> {
         let Program { probes, station } = &self.program;
         own(report).into_iter().filter(|key| probes.contains(&key.probe) && station.has(key)).collect()
     }
 
-    fn guarded(&self, report: &Report, key: &ProbeKey) -> Run {
+    fn guarded(&self, report: &Report, key: &BenchmarkKey) -> BenchmarkRun {
         match self.may_run(report, key) {
             Ok(()) => self.locked(report, key, None),
-            Err((reason, text)) => Run::skipped(key, self.clock.now().wall, reason, &text),
+            Err((reason, text)) => BenchmarkRun::skipped(key, self.clock.now().wall, reason, &text),
         }
     }
 
     /// Whether budget and guard let a probe run.
-    fn may_run(&self, report: &Report, key: &ProbeKey) -> Result<(), guard::Refusal> {
+    fn may_run(&self, report: &Report, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
         let Station { tuning, rules, .. } = &self.program.station;
-        let takes = if key.probe == Probe::Memory { AROUND } else { tuning.duration + AROUND };
+        let takes = if key.probe == Benchmark::Memory { AROUND } else { tuning.duration + AROUND };
         if !self.schedule.affords(report.probes.get(key), takes, self.clock.now().wall) {
             return Err((SkipReason::Budget, "the budget of the day is used up".to_owned()));
         }
@@ -156,10 +156,10 @@ impl Scheduler {
     }
 
     /// Runs a probe under the lock of the host.
-    fn locked(&self, report: &Report, key: &ProbeKey, peer: Option<&dyn Peer>) -> Run {
+    fn locked(&self, report: &Report, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
         let now = self.clock.now().wall;
         let (station, lock) = (&self.program.station, &self.program.station.lock);
-        let locked = |text: &str| Run::skipped(key, now, SkipReason::Locked, text);
+        let locked = |text: &str| BenchmarkRun::skipped(key, now, SkipReason::Locked, text);
         let _lock = match HostLock::take(lock) {
             Ok(Some(lock)) => lock,
             Ok(None) => return locked("another probe runs on this host"),
@@ -171,9 +171,9 @@ impl Scheduler {
 }
 
 /// Whether a port's function was moved, and nothing shows that it works since: a loop that moves data would.
-fn is_doubted(report: &Report, key: &ProbeKey) -> bool {
+fn is_doubted(report: &Report, key: &BenchmarkKey) -> bool {
     let device = key.device().and_then(|device| report.snapshot.device(device));
     let function = device.and_then(|device| device.identity.pci_address);
     let row = function.and_then(|function| report.vf_map.guest.get(&function));
-    row.is_some_and(|row| matches!(row.trust, Trust::Unverified { .. }))
+    row.is_some_and(|row| matches!(row.verification, Verification::Unverified { .. }))
 }

@@ -11,8 +11,8 @@ use super::rdma::Peer;
 use super::target::Target;
 use super::tools::Tools;
 use crate::host::netlink::socket::route;
+use crate::model::benchmark::{BenchmarkKey, BenchmarkRun};
 use crate::model::ids::PortKey;
-use crate::model::probe::{ProbeKey, Run};
 use crate::watch::Report;
 
 /// What is measured with, and when not.
@@ -32,7 +32,7 @@ pub struct Station {
 
 impl Station {
     /// Whether a probe is of its devices, or of none.
-    pub fn has(&self, key: &ProbeKey) -> bool {
+    pub fn has(&self, key: &BenchmarkKey) -> bool {
         let device = key.device();
         self.devices.as_ref().is_none_or(|devices| device.is_none_or(|device| devices.is_match(device.as_str())))
     }
@@ -61,11 +61,11 @@ impl Station {
         &self,
         report: &Report,
         tools: &Tools,
-        key: &ProbeKey,
+        key: &BenchmarkKey,
         peer: Option<&dyn Peer>,
         progress: &dyn Fn(&str),
         now: &dyn Fn() -> SystemTime,
-    ) -> Run {
+    ) -> BenchmarkRun {
         let (connect, Self { tuning, sysfs, .. }) = (route(), self);
         Bench { report, sysfs, tools, tuning, route: Some(&connect), progress, now }.run(key, peer)
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::assess::probe::Ceiling;
+use crate::assess::benchmark::Ceiling;
 use crate::model::cpus::CpuSet;
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::numa::NumaNode;

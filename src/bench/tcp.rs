@@ -11,8 +11,8 @@ use super::rdma::{Patience, PeerServer};
 use super::tools::Tools;
 use crate::host::netlink::routing::lookup;
 use crate::host::netlink::socket::Nldev;
+use crate::model::benchmark::{Direction, Failure, Measurements};
 use crate::model::cpus::CpuSet;
-use crate::model::probe::{Direction, Failure, Measured};
 
 /// The program.
 pub const PROGRAM: &str = "iperf3";
@@ -21,7 +21,7 @@ pub const PROGRAM: &str = "iperf3";
 #[derive(Debug, Clone, PartialEq)]
 pub enum Attempt {
     /// It measured; segments sent again, where they are counted.
-    Measured(Measured, Option<u64>),
+    Measured(Measurements, Option<u64>),
     /// Data could not be moved.
     Failed(Failure, String),
     /// The tool got into trouble.
@@ -77,7 +77,7 @@ fn classify(ended: &Ended) -> Attempt {
         Ok(report) => {
             let direction = if report.reverse.is_some() { Direction::Both } else { Direction::OneWay };
             let sum = report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0);
-            let measured = Measured { bandwidth: vec![(direction, sum)], latency: Vec::new() };
+            let measured = Measurements { bandwidth: vec![(direction, sum)], latency: Vec::new() };
             Attempt::Measured(measured, report.retransmits)
         }
         Err(NoResult::Said(text)) if is_unreachable(&text) => {

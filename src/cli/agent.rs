@@ -23,7 +23,7 @@ use super::peer_services::{PeerServices, watch_peer_list};
 use super::reload;
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
-use crate::assess::outlook::{outlook, summary};
+use crate::assess::visibility::{summary, visibility};
 use crate::bench::child::stop_all;
 use crate::bench::peers::party::Party;
 use crate::bench::schedule::Schedule;
@@ -187,7 +187,7 @@ async fn notify_ready(handle: Handle) {
     if let Some(report) = handle.report(Duration::MAX, Duration::from_secs(60)).await {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
         tracing::info!("ready");
-        tracing::info!("{}", summary(&outlook(&report.snapshot, &report.vf_map), &report.limited));
+        tracing::info!("{}", summary(&visibility(&report.snapshot, &report.vf_map), &report.limited));
     }
 }
 

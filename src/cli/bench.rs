@@ -28,8 +28,8 @@ use crate::bench::tcp;
 use crate::bench::tools::Tools;
 use crate::export::json::bench as json;
 use crate::export::text::bench as text;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::PortKey;
-use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 use crate::watch::Report;
 use crate::watch::probes::hand_over;
 
@@ -67,7 +67,7 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     };
     stop_when_asked()?;
     let station = Station { tuning: tuning(settings, args), ..settings.station() };
-    let runs: Vec<Run> = keys.iter().map(|key| one(settings, &station, &report, &tools, args, key)).collect();
+    let runs: Vec<BenchmarkRun> = keys.iter().map(|key| one(settings, &station, &report, &tools, args, key)).collect();
     let out = match args.format {
         DocumentFormat::Text => text::runs(&report, &runs),
         DocumentFormat::Json => {
@@ -75,7 +75,7 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
         }
     };
     print(out.as_bytes())?;
-    let ran: Vec<Run> = runs.iter().filter(|run| run.outcome != Outcome::Skipped).cloned().collect();
+    let ran: Vec<BenchmarkRun> = runs.iter().filter(|run| run.outcome != Outcome::Skipped).cloned().collect();
     if is_stopped() {
         return Ok(ExitCode::FAILURE);
     }
@@ -99,31 +99,33 @@ fn tuning(settings: &Settings, args: &BenchArgs) -> Tuning {
 }
 
 /// The probes to another host in the place of loops: RDMA, and TCP where iperf3 is installed.
-fn between(keys: &[ProbeKey], tools: &Tools) -> Vec<ProbeKey> {
+fn between(keys: &[BenchmarkKey], tools: &Tools) -> Vec<BenchmarkKey> {
     let ports = keys.iter().filter_map(|key| key.port.clone());
-    let tcp = tools.find(tcp::PROGRAM).map(|_| Probe::TcpPeer);
+    let tcp = tools.find(tcp::PROGRAM).map(|_| Benchmark::TcpPeer);
     let probes = |port: PortKey| {
-        std::iter::once(Probe::RdmaPeer).chain(tcp).map(move |probe| ProbeKey { probe, port: Some(port.clone()) })
+        std::iter::once(Benchmark::RdmaPeer)
+            .chain(tcp)
+            .map(move |probe| BenchmarkKey { probe, port: Some(port.clone()) })
     };
     ports.flat_map(probes).collect()
 }
 
 /// What to run: everything that needs no other host, or what was named.
-fn wanted(report: &Report, args: &BenchArgs) -> Result<Vec<ProbeKey>, CliError> {
+fn wanted(report: &Report, args: &BenchArgs) -> Result<Vec<BenchmarkKey>, CliError> {
     let all = own(report);
     let Some(name) = &args.device else { return Ok(all) };
-    if name == Probe::Memory.as_str() {
-        return Ok(vec![ProbeKey { probe: Probe::Memory, port: None }]);
+    if name == Benchmark::Memory.as_str() {
+        return Ok(vec![BenchmarkKey { probe: Benchmark::Memory, port: None }]);
     }
     let ports: Vec<PortKey> = report
         .snapshot
         .devices()
         .flat_map(|device| device.ports.iter().map(|p| PortKey { device: device.name.clone(), port: p.number }))
         .collect();
-    let named: Vec<ProbeKey> = ports
+    let named: Vec<BenchmarkKey> = ports
         .iter()
         .filter(|port| port.device.as_str() == name || port.to_string() == *name)
-        .map(|port| ProbeKey { probe: Probe::RdmaLoopback, port: Some(port.clone()) })
+        .map(|port| BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port.clone()) })
         .collect();
     if named.is_empty() {
         let there: Vec<String> = ports.iter().map(ToString::to_string).collect();
@@ -140,12 +142,12 @@ fn one(
     report: &Report,
     tools: &Tools,
     args: &BenchArgs,
-    key: &ProbeKey,
-) -> Run {
+    key: &BenchmarkKey,
+) -> BenchmarkRun {
     let refused = if args.force { Ok(()) } else { refuse(report, tools, &station.rules, key) };
     if let Err((reason, text)) = refused {
         let text = format!("{text} (--force runs it nevertheless)");
-        return Run::skipped(key, SystemTime::now(), reason, &text);
+        return BenchmarkRun::skipped(key, SystemTime::now(), reason, &text);
     }
     let bar = bar(&station.tuning);
     let name = key.to_string();
@@ -166,7 +168,7 @@ fn one(
 }
 
 /// What is not known does not stay a person who asks.
-fn refuse(report: &Report, tools: &Tools, rules: &Rules, key: &ProbeKey) -> Result<(), guard::Refusal> {
+fn refuse(report: &Report, tools: &Tools, rules: &Rules, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
     match guard::facts(report, key, rules, guard::load()) {
         Err((SkipReason::Unknown, _)) => {}
         other => other?,

@@ -14,7 +14,7 @@ use crate::bench::peers::party::Party;
 use crate::bench::peers::servers::Servers;
 use crate::bench::tools::Tools;
 use crate::export::http::App;
-use crate::model::probe::Probe;
+use crate::model::benchmark::Benchmark;
 use crate::watch::Handle;
 use crate::watch::clock::SystemClock;
 
@@ -39,7 +39,8 @@ impl PeerServices {
     pub fn new(settings: &Settings, handle: &Handle) -> Result<Self, ConfigError> {
         let (probe, peers) = (&settings.probe, &settings.probe.peers);
         let file = settings.file.clone().unwrap_or_else(|| PathBuf::from("command line"));
-        let measures = probe.enabled && probe.probes.iter().any(|p| matches!(p, Probe::RdmaPeer | Probe::TcpPeer));
+        let measures =
+            probe.enabled && probe.probes.iter().any(|p| matches!(p, Benchmark::RdmaPeer | Benchmark::TcpPeer));
         if !(peers.serve || measures) {
             return Ok(Self::default());
         }

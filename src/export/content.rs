@@ -2,7 +2,7 @@
 
 use super::agent::{AgentState, Process};
 use super::series::Label;
-use crate::assess::lane::PortLane;
+use crate::assess::capacity::PortCapacity;
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::{Port, RdmaDevice};
@@ -34,7 +34,7 @@ pub struct PortRow<'a> {
     /// The port.
     pub port: &'a Port,
     /// Rate, ceiling and share.
-    pub lane: Option<&'a PortLane>,
+    pub lane: Option<&'a PortCapacity>,
     /// Whether it is a VF's, of which there may be hundreds: state and rate are shown, the PF counts the traffic.
     pub brief: bool,
 }

@@ -2,7 +2,7 @@
 
 use crate::model::check::Check;
 use crate::model::finding::Subject;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::watch::Report;
 
 /// A subject of which something is not known.
@@ -13,7 +13,7 @@ pub struct Gap<'a> {
     /// The checks that could not judge it.
     pub checks: Vec<Check>,
     /// Why it could not be read; none where the host says nothing.
-    pub reason: Option<Reason>,
+    pub reason: Option<ReadError>,
 }
 
 impl Gap<'_> {
@@ -21,13 +21,13 @@ impl Gap<'_> {
     pub fn why(&self) -> String {
         match self.reason {
             None => "the host does not say".to_owned(),
-            Some(Reason::NotSupported) => "the driver refuses to say".to_owned(),
-            Some(Reason::Permission) => "no permission to read it".to_owned(),
-            Some(Reason::Io) => "an input/output error".to_owned(),
-            Some(Reason::Gone) => "it went away".to_owned(),
-            Some(Reason::Timeout) => "it did not answer in time".to_owned(),
-            Some(Reason::Malformed) => "the file does not say what its format says".to_owned(),
-            Some(Reason::Quarantined) => "the driver refused it again and again".to_owned(),
+            Some(ReadError::NotSupported) => "the driver refuses to say".to_owned(),
+            Some(ReadError::Permission) => "no permission to read it".to_owned(),
+            Some(ReadError::Io) => "an input/output error".to_owned(),
+            Some(ReadError::Gone) => "it went away".to_owned(),
+            Some(ReadError::Timeout) => "it did not answer in time".to_owned(),
+            Some(ReadError::Malformed) => "the file does not say what its format says".to_owned(),
+            Some(ReadError::Quarantined) => "the driver refused it again and again".to_owned(),
         }
     }
 
@@ -74,24 +74,24 @@ pub fn first(gaps: &[&Gap<'_>]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::export::testing;
-    use crate::model::finding::Undecided;
+    use crate::model::finding::UnknownSubject;
     use crate::model::ids::DeviceName;
 
-    fn undecided(check: Check, device: &str, reason: Option<Reason>, due: bool) -> Undecided {
-        Undecided { check, subject: Subject::Device(DeviceName::new(device)), reason, due }
+    fn undecided(check: Check, device: &str, reason: Option<ReadError>, due: bool) -> UnknownSubject {
+        UnknownSubject { check, subject: Subject::Device(DeviceName::new(device)), reason, due }
     }
 
     #[test]
     fn one_line_a_subject_and_reason() {
         let mut report = testing::report();
         report.undecided = vec![
-            undecided(Check::PortDown, "a", Some(Reason::Io), true),
-            undecided(Check::PortRateLow, "a", Some(Reason::Io), true),
-            undecided(Check::PortRateLow, "a", Some(Reason::Io), true),
-            undecided(Check::PortDown, "b", Some(Reason::Io), true),
+            undecided(Check::PortDown, "a", Some(ReadError::Io), true),
+            undecided(Check::PortRateLow, "a", Some(ReadError::Io), true),
+            undecided(Check::PortRateLow, "a", Some(ReadError::Io), true),
+            undecided(Check::PortDown, "b", Some(ReadError::Io), true),
             undecided(Check::PcieDegraded, "c", None, false),
             undecided(Check::PcieDegraded, "d", None, true),
-            undecided(Check::PortDown, "e", Some(Reason::Timeout), true),
+            undecided(Check::PortDown, "e", Some(ReadError::Timeout), true),
         ];
         let found = gaps(&report);
         let subjects: Vec<String> = found.iter().map(|gap| gap.subject.to_string()).collect();

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::tally::{Fleet, ModelLine};
-use crate::model::count::of_both;
+use crate::model::count::counted_as;
 use crate::model::units::BytesPerSecond;
 
 /// What can be held against a limit.
@@ -171,8 +171,8 @@ impl Limit {
             }
             // Nothing at all: neither bandwidth nor anything whose bandwidth is not known.
             (Allowed::Part(_), Some(rate)) => (rate.0 > 1.0 || count > 0).then(|| by_rate(rate)),
-            (Allowed::Part(part), None) => (number(count) > part * number(of)).then(|| of_both(count, one, more)),
-            (Allowed::Count(allowed), _) => (number(count) > allowed).then(|| of_both(count, one, more)),
+            (Allowed::Part(part), None) => (number(count) > part * number(of)).then(|| counted_as(count, one, more)),
+            (Allowed::Count(allowed), _) => (number(count) > allowed).then(|| counted_as(count, one, more)),
             (Allowed::Rate(_), None) => None,
         };
         found.map(|found| format!("{self}: {found}"))

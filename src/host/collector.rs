@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use super::io::{Host, LONGEST, reason_of};
 use crate::model::ids::DeviceName;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::{Fact, Fault};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// One row of [`super::COLLECTORS`].
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +82,7 @@ pub trait Collector: Send {
     ///
     /// # Errors
     /// The reason why the listing itself failed, noted in the pass; what was known then stays.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason>;
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError>;
 
     /// Opens the lane of something that was found.
     fn open(&mut self, found: &Found) -> Box<dyn Lane>;
@@ -113,7 +113,7 @@ pub struct Pass<'a> {
     /// The host.
     pub host: &'a Host,
     /// Now.
-    pub now: Tick,
+    pub now: BootTime,
     /// How deep.
     pub depth: Depth,
     /// Whether what is there was listed anew just before: only then are directories looked through for changes, too.
@@ -127,7 +127,7 @@ pub struct Pass<'a> {
 
 impl<'a> Pass<'a> {
     /// A pass at this moment.
-    pub fn new(host: &'a Host, now: Tick, depth: Depth) -> Self {
+    pub fn new(host: &'a Host, now: BootTime, depth: Depth) -> Self {
         Self { host, now, depth, listed: true, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }
     }
 
@@ -135,7 +135,7 @@ impl<'a> Pass<'a> {
     ///
     /// # Errors
     /// The reason why it could not be listed, noted as a fault.
-    pub fn list(&mut self, directory: &Path) -> Result<Vec<String>, Reason> {
+    pub fn list(&mut self, directory: &Path) -> Result<Vec<String>, ReadError> {
         self.host.io.list(directory).or_else(|error| match reason_of(&error) {
             None => Ok(Vec::new()),
             Some(reason) => {
@@ -146,7 +146,7 @@ impl<'a> Pass<'a> {
     }
 
     /// Notes that something could not be read.
-    pub fn fault(&mut self, path: &Path, reason: Reason) {
+    pub fn fault(&mut self, path: &Path, reason: ReadError) {
         self.faults.push(Fault { source: Arc::from(path.to_string_lossy()), reason });
     }
 }

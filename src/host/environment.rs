@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
 use super::text;
 use crate::model::environment::Environment;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
 /// The collector of the agent's surroundings.
@@ -35,7 +35,7 @@ const EVERYONE: u64 = 4_294_967_295;
 struct Surroundings;
 
 impl Collector for Surroundings {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         Ok(vec![Found { key: Arc::from("agent"), device: None }])
     }
 
@@ -136,12 +136,12 @@ mod tests {
     use crate::host::collector::Depth;
     use crate::host::memory::MemoryHost;
     use crate::model::environment::Capability;
-    use crate::model::time::Tick;
+    use crate::model::time::BootTime;
 
     fn read(host: &Arc<MemoryHost>, live: bool) -> Environment {
         let mut host = host.host();
         host.live = live;
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let facts = Surroundings.read(&mut pass);
         assert!(pass.faults.is_empty());
         facts.first().and_then(|fact| fact.downcast_ref().cloned()).unwrap()
@@ -217,7 +217,7 @@ mod tests {
         fn no_text_breaks_the_parsers(text in "\\PC{0,80}") {
             let host = Arc::new(MemoryHost::new());
             let host = host.host();
-            let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+            let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
             let _ = (in_user_namespace(&text), effective(&text), confinement(&text));
             let _ = memory_limit(&mut pass, Path::new("/sys"), &text);
         }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::collector::Pass;
 use super::io::{LONGEST, OpenFile, reason_of};
-use crate::model::reading::{Reading, Reason};
-use crate::model::time::Tick;
+use crate::model::reading::{ReadError, Reading};
+use crate::model::time::BootTime;
 
 /// How long a refused file is left alone at first; the pause doubles with each refusal up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(10 * 60);
@@ -25,7 +25,7 @@ pub struct Watched {
 
 #[derive(Clone, Copy)]
 struct Refusal {
-    until: Tick,
+    until: BootTime,
     pause: Duration,
 }
 
@@ -51,11 +51,11 @@ impl Watched {
     /// A missing file is [`Reading::Absent`] and no fault; everything else that fails is noted in the pass, once.
     pub fn read<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         if self.refused.is_some_and(|refusal| pass.now < refusal.until) {
-            return Reading::Unreadable(Reason::Quarantined);
+            return Reading::Unreadable(ReadError::Quarantined);
         }
         let reading = self.once(pass, parse);
         match reading {
-            Reading::Unreadable(Reason::NotSupported) => Reading::Unreadable(self.refuse(pass)),
+            Reading::Unreadable(ReadError::NotSupported) => Reading::Unreadable(self.refuse(pass)),
             Reading::Unreadable(reason) => {
                 pass.fault(&self.path, reason);
                 reading
@@ -71,7 +71,7 @@ impl Watched {
     /// fault, and the file is asked again next time.
     pub fn read_unless_down<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         match self.once(pass, parse) {
-            Reading::Unreadable(Reason::NotSupported) => Reading::Absent,
+            Reading::Unreadable(ReadError::NotSupported) => Reading::Absent,
             Reading::Unreadable(reason) => {
                 pass.fault(&self.path, reason);
                 Reading::Unreadable(reason)
@@ -87,16 +87,16 @@ impl Watched {
 
     fn once<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         match self.bytes(pass) {
-            Ok(length) if length > LONGEST => Reading::Unreadable(Reason::Malformed),
+            Ok(length) if length > LONGEST => Reading::Unreadable(ReadError::Malformed),
             Ok(length) => parse(pass.buffer.get(..length).unwrap_or_default().trim_ascii()),
             Err(error) => reason_of(&error).map_or(Reading::Absent, Reading::Unreadable),
         }
     }
 
-    fn refuse(&mut self, pass: &mut Pass<'_>) -> Reason {
+    fn refuse(&mut self, pass: &mut Pass<'_>) -> ReadError {
         let (reason, pause) = match self.refused {
-            None => (Reason::NotSupported, FIRST_PAUSE),
-            Some(refusal) => (Reason::Quarantined, (refusal.pause * 2).min(LONGEST_PAUSE)),
+            None => (ReadError::NotSupported, FIRST_PAUSE),
+            Some(refusal) => (ReadError::Quarantined, (refusal.pause * 2).min(LONGEST_PAUSE)),
         };
         self.file = None;
         self.refused = Some(Refusal { until: pass.now.after(pause), pause });
@@ -110,7 +110,7 @@ impl Watched {
         if let Some(file) = &mut self.file {
             match file.read(&mut pass.buffer[..]) {
                 Ok(length) => return Ok(length),
-                Err(error) if reason_of(&error) != Some(Reason::Gone) => return Err(error),
+                Err(error) if reason_of(&error) != Some(ReadError::Gone) => return Err(error),
                 Err(_) => self.file = None,
             }
         }
@@ -135,7 +135,7 @@ mod tests {
     /// Reads a file once, and says what that was and how many faults it made.
     fn read(host: &Arc<MemoryHost>, file: &mut Watched, second: i64, unless_down: bool) -> (Reading<u64>, usize) {
         let host = host.host();
-        let mut pass = Pass::new(&host, Tick(second * 1000), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(second * 1000), Depth::Full);
         let reading = if unless_down {
             file.read_unless_down(&mut pass, text::counter)
         } else {
@@ -148,9 +148,9 @@ mod tests {
     fn a_refused_file_is_left_alone_and_asked_again() {
         let (host, mut file) = (Arc::new(MemoryHost::new()), Watched::new(PathBuf::from("/sys/x")));
         host.fail("/sys/x", Errno::INVAL);
-        assert_eq!(read(&host, &mut file, 0, false), (Reading::Unreadable(Reason::NotSupported), 1));
+        assert_eq!(read(&host, &mut file, 0, false), (Reading::Unreadable(ReadError::NotSupported), 1));
         host.set("/sys/x", "5\n");
-        assert_eq!(read(&host, &mut file, 599, false), (Reading::Unreadable(Reason::Quarantined), 0));
+        assert_eq!(read(&host, &mut file, 599, false), (Reading::Unreadable(ReadError::Quarantined), 0));
         assert_eq!(read(&host, &mut file, 600, false), (Reading::Value(5), 0));
         assert!(!file.is_quarantined());
     }
@@ -164,8 +164,8 @@ mod tests {
         host.set("/sys/carrier", "1\n");
         assert_eq!(read(&host, &mut file, 5, true), (Reading::Value(1), 0));
         host.set("/sys/carrier", "up\n");
-        assert_eq!(read(&host, &mut file, 10, true), (Reading::Unreadable(Reason::Malformed), 1));
+        assert_eq!(read(&host, &mut file, 10, true), (Reading::Unreadable(ReadError::Malformed), 1));
         host.fail("/sys/carrier", Errno::IO);
-        assert_eq!(read(&host, &mut file, 15, true), (Reading::Unreadable(Reason::Io), 1));
+        assert_eq!(read(&host, &mut file, 15, true), (Reading::Unreadable(ReadError::Io), 1));
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::collector::{Filter, Pass};
 use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 
 /// An RDMA device and the PCI function it hangs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Census {
     ///
     /// # Errors
     /// The reason why the class could not be listed, noted in the pass.
-    pub fn take(pass: &mut Pass<'_>, filter: &Filter) -> Result<Self, Reason> {
+    pub fn take(pass: &mut Pass<'_>, filter: &Filter) -> Result<Self, ReadError> {
         let class = pass.host.sysfs.join("class/infiniband");
         let names = pass.list(&class)?;
         let mut census = Self::default();

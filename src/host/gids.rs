@@ -14,7 +14,7 @@ use super::io::reason_of;
 use super::text;
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::netsetup::PortAddressing;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 
 /// The collector of GIDs.
@@ -40,7 +40,7 @@ struct Gids {
 }
 
 impl Collector for Gids {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let census = Census::take(pass, &self.filter)?;
         let one = Found { key: Arc::from("ports"), device: None };
         Ok(if census.allowed.is_empty() { Vec::new() } else { vec![one] })
@@ -132,7 +132,7 @@ fn types(pass: &mut Pass<'_>, directory: &Path) -> Types {
                 }
             }
             Err(error) => {
-                if let Some(reason @ (Reason::Permission | Reason::Timeout)) = reason_of(&error) {
+                if let Some(reason @ (ReadError::Permission | ReadError::Timeout)) = reason_of(&error) {
                     pass.fault(&path, reason);
                     break;
                 }
@@ -227,7 +227,7 @@ mod tests {
         assert_eq!(traffic_class(b"106\ntclass=160 src ip 1.1.1.1"), Reading::Value(106));
         assert_eq!(traffic_class(b"-1"), Reading::Absent);
         assert_eq!(traffic_class(b"Global tclass=106"), Reading::Value(106));
-        assert_eq!(traffic_class(b"many").reason(), Some(Reason::Malformed));
+        assert_eq!(traffic_class(b"many").reason(), Some(ReadError::Malformed));
     }
 
     proptest! {

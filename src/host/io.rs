@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use super::netlink::socket::Connect;
 use super::qid_map::layout::Layout;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 
 /// Longest content a file of interest may have; sysfs files end at one page.
 pub const LONGEST: usize = 4096;
@@ -167,23 +167,23 @@ fn normal(path: &Path) -> PathBuf {
 }
 
 /// The reason of an input/output error; none for ENOENT, which for an optional file is no error.
-pub fn reason_of(error: &io::Error) -> Option<Reason> {
+pub fn reason_of(error: &io::Error) -> Option<ReadError> {
     use rustix::io::Errno;
     let Some(code) = error.raw_os_error() else {
         return match error.kind() {
             io::ErrorKind::NotFound => None,
-            io::ErrorKind::InvalidData => Some(Reason::Malformed),
-            io::ErrorKind::TimedOut => Some(Reason::Timeout),
-            _ => Some(Reason::Io),
+            io::ErrorKind::InvalidData => Some(ReadError::Malformed),
+            io::ErrorKind::TimedOut => Some(ReadError::Timeout),
+            _ => Some(ReadError::Io),
         };
     };
     match Errno::from_raw_os_error(code) {
         Errno::NOENT | Errno::NOTDIR => None,
-        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => Some(Reason::NotSupported),
-        Errno::ACCESS | Errno::PERM => Some(Reason::Permission),
-        Errno::NODEV | Errno::NXIO => Some(Reason::Gone),
-        Errno::TIMEDOUT => Some(Reason::Timeout),
-        _ => Some(Reason::Io),
+        Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS => Some(ReadError::NotSupported),
+        Errno::ACCESS | Errno::PERM => Some(ReadError::Permission),
+        Errno::NODEV | Errno::NXIO => Some(ReadError::Gone),
+        Errno::TIMEDOUT => Some(ReadError::Timeout),
+        _ => Some(ReadError::Io),
     }
 }
 
@@ -197,18 +197,18 @@ mod tests {
         let reason = |code: Errno| reason_of(&io::Error::from_raw_os_error(code.raw_os_error()));
         assert_eq!(reason(Errno::NOENT), None);
         for code in [Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS] {
-            assert_eq!(reason(code), Some(Reason::NotSupported));
+            assert_eq!(reason(code), Some(ReadError::NotSupported));
         }
         for code in [Errno::ACCESS, Errno::PERM] {
-            assert_eq!(reason(code), Some(Reason::Permission));
+            assert_eq!(reason(code), Some(ReadError::Permission));
         }
         for code in [Errno::IO, Errno::ISDIR, Errno::LOOP, Errno::MFILE] {
-            assert_eq!(reason(code), Some(Reason::Io));
+            assert_eq!(reason(code), Some(ReadError::Io));
         }
         for code in [Errno::NODEV, Errno::NXIO] {
-            assert_eq!(reason(code), Some(Reason::Gone));
+            assert_eq!(reason(code), Some(ReadError::Gone));
         }
-        assert_eq!(reason(Errno::TIMEDOUT), Some(Reason::Timeout));
+        assert_eq!(reason(Errno::TIMEDOUT), Some(ReadError::Timeout));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
 use super::io::reason_of;
 use crate::model::machine::Machine;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
 /// The collector of the machine.
@@ -22,7 +22,7 @@ pub const SPEC: Spec = Spec {
 struct Machines;
 
 impl Collector for Machines {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         Ok(vec![Found { key: Arc::from("machine"), device: None }])
     }
 
@@ -41,7 +41,7 @@ impl Lane for MachineLane {
                 Ok(length) => Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned()),
                 Err(error) => {
                     // What only root may read is missed by nobody.
-                    let reason = reason_of(&error).filter(|reason| *reason != Reason::Permission);
+                    let reason = reason_of(&error).filter(|reason| *reason != ReadError::Permission);
                     if let Some(reason) = reason {
                         pass.fault(&path, reason);
                     }

@@ -9,7 +9,7 @@ use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
 use super::file::Watched;
 use super::text;
 use crate::model::numa::NumaNode;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 
 /// The collector of NUMA nodes.
@@ -29,7 +29,7 @@ fn make(_: &Setup) -> Box<dyn Collector> {
 struct Numa;
 
 impl Collector for Numa {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let some = !nodes(&pass.list(&directory(pass))?, &directory(pass)).is_empty();
         Ok(some.then(|| Found { key: Arc::from("nodes"), device: None }).into_iter().collect())
     }
@@ -85,7 +85,7 @@ fn cpulist(bytes: &[u8]) -> Reading<Arc<str>> {
     if bytes.iter().all(|byte| byte.is_ascii_digit() || b",-".contains(byte)) {
         text::label(bytes)
     } else {
-        Reading::Unreadable(Reason::Malformed)
+        Reading::Unreadable(ReadError::Malformed)
     }
 }
 
@@ -96,12 +96,12 @@ mod tests {
     use super::*;
     use crate::host::collector::{Depth, Filter};
     use crate::host::memory::MemoryHost;
-    use crate::model::time::Tick;
+    use crate::model::time::BootTime;
 
     fn read(host: &Arc<MemoryHost>) -> (Vec<(u32, Option<String>)>, usize) {
         let host = host.host();
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let found = collector.discover(&mut pass).unwrap();
         let facts = found.iter().flat_map(|found| collector.open(found).read(&mut pass));
         let nodes = facts.map(|fact| {

@@ -10,22 +10,22 @@ use super::collector::{Collector, Depth, Filter, Lane, Pass, Setup, Spec};
 use super::io::{DirStamp, Host, HostIo, OpenFile};
 use super::memory::MemoryHost;
 use super::netlink::socket::Connect;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 pub(crate) struct Rig {
     pub(crate) memory: Arc<MemoryHost>,
     /// Paths opened as files or listed as directories, in the order of time.
     pub(crate) opened: Arc<Mutex<Vec<PathBuf>>>,
     /// What failed in the last pass.
-    pub(crate) faults: Vec<(String, Reason)>,
+    pub(crate) faults: Vec<(String, ReadError)>,
     host: Host,
     spec: Spec,
     filter: Filter,
     collector: Box<dyn Collector>,
     lanes: BTreeMap<Arc<str>, Box<dyn Lane>>,
-    now: Tick,
+    now: BootTime,
 }
 
 impl Rig {
@@ -35,7 +35,7 @@ impl Rig {
         let host = Host { io: Arc::new(recorder), ..memory.host() };
         let collector = (spec.make)(&Setup { host: host.clone(), filter: filter.clone() });
         let (spec, lanes) = (*spec, BTreeMap::new());
-        Self { memory, opened, faults: Vec::new(), host, spec, filter, collector, lanes, now: Tick(0) }
+        Self { memory, opened, faults: Vec::new(), host, spec, filter, collector, lanes, now: BootTime(0) }
     }
 
     /// Gives the host a route netlink to ask; lanes are opened anew.
@@ -46,7 +46,7 @@ impl Rig {
     }
 
     /// Lists what there is and opens and closes lanes accordingly; says the keys.
-    pub(crate) fn discover(&mut self) -> Result<Vec<String>, Reason> {
+    pub(crate) fn discover(&mut self) -> Result<Vec<String>, ReadError> {
         let mut pass = Pass::new(&self.host, self.now, Depth::Full);
         let found = self.collector.discover(&mut pass);
         self.faults = pass.faults.iter().map(|fault| (fault.source.to_string(), fault.reason)).collect();

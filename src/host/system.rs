@@ -7,7 +7,7 @@ use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
 use super::file::Watched;
 use super::io::Host;
 use super::text;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 use crate::model::system::System;
 
@@ -30,7 +30,7 @@ struct Systems {
 }
 
 impl Collector for Systems {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         Ok(vec![Found { key: Arc::from("system"), device: None }])
     }
 
@@ -96,12 +96,12 @@ mod tests {
     use super::*;
     use crate::host::collector::{Depth, Filter};
     use crate::host::memory::MemoryHost;
-    use crate::model::time::Tick;
+    use crate::model::time::BootTime;
 
     fn read(host: &Arc<MemoryHost>) -> (Option<System>, usize) {
         let host = host.host();
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let found = collector.discover(&mut pass).unwrap();
         let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut pass)).collect();
         (facts.first().and_then(|fact| fact.downcast_ref().cloned()), pass.faults.len())

@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 
-/// A decimal counter. Texts by which drivers say that there is none are [`Reason::NotSupported`].
+/// A decimal counter. Texts by which drivers say that there is none are [`ReadError::NotSupported`].
 pub fn counter(bytes: &[u8]) -> Reading<u64> {
     match parse_decimal(bytes) {
         Some(value) => Reading::Value(value),
-        None if bytes.starts_with(b"N/A") => Reading::Unreadable(Reason::NotSupported),
-        None => Reading::Unreadable(Reason::Malformed),
+        None if bytes.starts_with(b"N/A") => Reading::Unreadable(ReadError::NotSupported),
+        None => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -37,7 +37,7 @@ pub fn label(bytes: &[u8]) -> Reading<Arc<str>> {
     match std::str::from_utf8(bytes) {
         Ok("") => Reading::Absent,
         Ok(text) => Reading::Value(Arc::from(text)),
-        Err(_) => Reading::Unreadable(Reason::Malformed),
+        Err(_) => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -45,7 +45,7 @@ pub fn label(bytes: &[u8]) -> Reading<Arc<str>> {
 pub fn parsed<T>(bytes: &[u8], parse: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
     match std::str::from_utf8(bytes).ok().and_then(parse) {
         Some(value) => Reading::Value(value),
-        None => Reading::Unreadable(Reason::Malformed),
+        None => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -59,9 +59,9 @@ mod tests {
         assert_eq!(counter(b"18446744073709551615"), Reading::Value(u64::MAX));
         assert_eq!(counter(b"9007199254740993"), Reading::Value(9_007_199_254_740_993));
         for wrong in [&b"18446744073709551616"[..], b"-1", b"+1", b"1 2", b"", b"0x10", b"\xff\xfe", b"1e3"] {
-            assert_eq!(counter(wrong), Reading::Unreadable(Reason::Malformed), "{wrong:?}");
+            assert_eq!(counter(wrong), Reading::Unreadable(ReadError::Malformed), "{wrong:?}");
         }
-        assert_eq!(counter(b"N/A (no PMA)"), Reading::Unreadable(Reason::NotSupported));
+        assert_eq!(counter(b"N/A (no PMA)"), Reading::Unreadable(ReadError::NotSupported));
     }
 
     proptest! {

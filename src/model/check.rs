@@ -54,7 +54,7 @@ impl Status {
 /// Where a subject stands with a check: the `result` label of `lanewatch_check_subjects`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Standing {
+pub enum CheckResult {
     /// Nothing to find, or an info finding only.
     Ok,
     /// A finding of severity warning.
@@ -67,7 +67,7 @@ pub enum Standing {
     Skipped,
 }
 
-impl Standing {
+impl CheckResult {
     /// All, in the order of the metrics.
     pub const ALL: [Self; 5] = [Self::Ok, Self::Degraded, Self::Failed, Self::Unknown, Self::Skipped];
 
@@ -83,7 +83,7 @@ impl Standing {
     }
 }
 
-impl From<Severity> for Standing {
+impl From<Severity> for CheckResult {
     fn from(severity: Severity) -> Self {
         match severity {
             Severity::Info => Self::Ok,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 /// What an event counter is about: the `class` label of `lanewatch_port_events_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Class {
+pub enum CounterClass {
     /// Something was broken or lost on this link or by this device.
     Error,
     /// The fabric or the host could not keep up.
@@ -19,7 +19,7 @@ pub enum Class {
     Other,
 }
 
-impl Class {
+impl CounterClass {
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -35,7 +35,7 @@ impl Class {
 
 /// Which family a counter's value belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meaning {
+pub enum CounterKind {
     /// Received bytes: the raw value times `unit` (4 for InfiniBand's 32-bit words, 1 where the driver says bytes).
     ReceivedBytes {
         /// Bytes per raw count.
@@ -53,14 +53,14 @@ pub enum Meaning {
     /// Ticks (of a length only the device knows) with data to send and no credit.
     TransmitWait,
     /// An event of a class.
-    Event(Class),
+    Event(CounterClass),
     /// A level, not a counter (bnxt_re's `active_qps`).
     Level,
 }
 
 /// Which directory a counter file stands in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Group {
+pub enum CounterDirectory {
     /// `ports/<n>/counters`: InfiniBand performance management; narrow fields that stop at their maximum.
     Pma,
     /// `hw_counters` of a port or a device: the driver's own.
@@ -73,19 +73,19 @@ pub struct Counter {
     /// File name, as the kernel spells it.
     pub name: Arc<str>,
     /// What its value means.
-    pub meaning: Meaning,
+    pub meaning: CounterKind,
     /// The raw value at which the field stands still, where it does.
     pub limit: Option<u64>,
 }
 
 /// The counters of a port or device in a fixed order, shared by all readings of it.
-pub type Layout = Arc<[Counter]>;
+pub type CounterLayout = Arc<[Counter]>;
 
 /// One reading of a layout's counters.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Counters {
     /// What is read.
-    pub layout: Layout,
+    pub layout: CounterLayout,
     /// Raw values in the layout's order; none where the file could not be read.
     pub values: Vec<Option<u64>>,
 }
@@ -107,21 +107,21 @@ impl Counters {
     }
 
     /// The value for a meaning in its family's unit, without a counter that has stopped counting.
-    pub fn total(&self, wanted: impl Fn(Meaning) -> Option<u64>) -> Option<u64> {
+    pub fn total(&self, wanted: impl Fn(CounterKind) -> Option<u64>) -> Option<u64> {
         self.iter().find_map(|(counter, value)| wanted(counter.meaning).map(|unit| value.saturating_mul(unit)))
     }
 }
 
 /// Names the counters of one directory pair; where both directories have a name, or both count bytes, the PMA's
 /// stands and the driver's is kept as an event or left out.
-pub fn layout(pma: &[Arc<str>], hardware: &[Arc<str>]) -> (Layout, Layout) {
+pub fn layout(pma: &[Arc<str>], hardware: &[Arc<str>]) -> (CounterLayout, CounterLayout) {
     let extended = pma.iter().any(|name| name.starts_with("unicast_"));
     let pma_counters: Vec<Counter> = pma
         .iter()
         .filter(|name| is_counter(name))
         .map(|name| Counter {
             name: Arc::clone(name),
-            meaning: meaning(name, Group::Pma),
+            meaning: meaning(name, CounterDirectory::Pma),
             limit: pma_limit(name, extended),
         })
         .collect();
@@ -129,9 +129,11 @@ pub fn layout(pma: &[Arc<str>], hardware: &[Arc<str>]) -> (Layout, Layout) {
         .iter()
         .filter(|name| is_counter(name) && !pma.contains(name))
         .map(|name| {
-            let meaning = match meaning(name, Group::Hardware) {
-                family @ (Meaning::Event(_) | Meaning::Level) => family,
-                family if pma_counters.iter().any(|c| same_family(c.meaning, family)) => Meaning::Event(Class::Traffic),
+            let meaning = match meaning(name, CounterDirectory::Hardware) {
+                family @ (CounterKind::Event(_) | CounterKind::Level) => family,
+                family if pma_counters.iter().any(|c| same_family(c.meaning, family)) => {
+                    CounterKind::Event(CounterClass::Traffic)
+                }
                 family => family,
             };
             Counter { name: Arc::clone(name), meaning, limit: None }
@@ -140,7 +142,7 @@ pub fn layout(pma: &[Arc<str>], hardware: &[Arc<str>]) -> (Layout, Layout) {
     (pma_counters.into(), hardware_counters)
 }
 
-fn same_family(left: Meaning, right: Meaning) -> bool {
+fn same_family(left: CounterKind, right: CounterKind) -> bool {
     std::mem::discriminant(&left) == std::mem::discriminant(&right)
 }
 
@@ -169,21 +171,19 @@ fn pma_limit(name: &str, extended: bool) -> Option<u64> {
 }
 
 /// What a counter of this name means.
-pub fn meaning(name: &str, group: Group) -> Meaning {
+pub fn meaning(name: &str, group: CounterDirectory) -> CounterKind {
     match (group, name) {
-        (Group::Pma, "port_rcv_data") => Meaning::ReceivedBytes { unit: 4 },
-        (Group::Pma, "port_xmit_data") => Meaning::TransmittedBytes { unit: 4 },
-        (Group::Pma, "port_rcv_packets") | (Group::Hardware, "rx_pkts" | "rx_pkt" | "rcvd_pkts") => {
-            Meaning::ReceivedPackets
-        }
-        (Group::Pma, "port_xmit_packets") | (Group::Hardware, "tx_pkts" | "tx_pkt" | "sent_pkts") => {
-            Meaning::TransmittedPackets
-        }
-        (Group::Pma, "port_xmit_wait") => Meaning::TransmitWait,
-        (Group::Hardware, "rx_bytes") => Meaning::ReceivedBytes { unit: 1 },
-        (Group::Hardware, "tx_bytes") => Meaning::TransmittedBytes { unit: 1 },
-        (Group::Hardware, name) if is_level(name) => Meaning::Level,
-        _ => Meaning::Event(class(name)),
+        (CounterDirectory::Pma, "port_rcv_data") => CounterKind::ReceivedBytes { unit: 4 },
+        (CounterDirectory::Pma, "port_xmit_data") => CounterKind::TransmittedBytes { unit: 4 },
+        (CounterDirectory::Pma, "port_rcv_packets")
+        | (CounterDirectory::Hardware, "rx_pkts" | "rx_pkt" | "rcvd_pkts") => CounterKind::ReceivedPackets,
+        (CounterDirectory::Pma, "port_xmit_packets")
+        | (CounterDirectory::Hardware, "tx_pkts" | "tx_pkt" | "sent_pkts") => CounterKind::TransmittedPackets,
+        (CounterDirectory::Pma, "port_xmit_wait") => CounterKind::TransmitWait,
+        (CounterDirectory::Hardware, "rx_bytes") => CounterKind::ReceivedBytes { unit: 1 },
+        (CounterDirectory::Hardware, "tx_bytes") => CounterKind::TransmittedBytes { unit: 1 },
+        (CounterDirectory::Hardware, name) if is_level(name) => CounterKind::Level,
+        _ => CounterKind::Event(class(name)),
     }
 }
 
@@ -194,19 +194,19 @@ fn is_level(name: &str) -> bool {
         || matches!(name, "db_fifo_register" | "current_rate" | "num_qps_congested")
 }
 
-/// The class of an event counter; names unknown to this version are [`Class::Other`].
-pub fn class(name: &str) -> Class {
+/// The class of an event counter; names unknown to this version are [`CounterClass::Other`].
+pub fn class(name: &str) -> CounterClass {
     let name = name.strip_prefix("vport_").unwrap_or(name);
     let listed = [
-        (ERRORS, Class::Error),
-        (CONGESTION, Class::Congestion),
-        (RETRANSMISSION, Class::Retransmission),
-        (TEARDOWN, Class::Teardown),
+        (ERRORS, CounterClass::Error),
+        (CONGESTION, CounterClass::Congestion),
+        (RETRANSMISSION, CounterClass::Retransmission),
+        (TEARDOWN, CounterClass::Teardown),
     ];
     match listed.iter().find(|(names, _)| names.contains(&name)) {
         Some((_, class)) => *class,
-        None if is_traffic(name) => Class::Traffic,
-        None => Class::Other,
+        None if is_traffic(name) => CounterClass::Traffic,
+        None => CounterClass::Other,
     }
 }
 
@@ -291,11 +291,11 @@ mod tests {
     fn data_counters_are_words_of_four_bytes_only_in_the_pma() {
         let (pma, hardware) =
             layout(&names(&["port_rcv_data", "unicast_rcv_packets"]), &names(&["rx_bytes", "tx_bytes", "lifespan"]));
-        let of = |layout: &Layout, name: &str| layout.iter().find(|c| &*c.name == name).map(|c| c.meaning);
-        assert_eq!(of(&pma, "port_rcv_data"), Some(Meaning::ReceivedBytes { unit: 4 }));
+        let of = |layout: &CounterLayout, name: &str| layout.iter().find(|c| &*c.name == name).map(|c| c.meaning);
+        assert_eq!(of(&pma, "port_rcv_data"), Some(CounterKind::ReceivedBytes { unit: 4 }));
         // The port's bytes are the PMA's; the driver's own count stays visible and is not a second series of the family.
-        assert_eq!(of(&hardware, "rx_bytes"), Some(Meaning::Event(Class::Traffic)));
-        assert_eq!(of(&hardware, "tx_bytes"), Some(Meaning::TransmittedBytes { unit: 1 }));
+        assert_eq!(of(&hardware, "rx_bytes"), Some(CounterKind::Event(CounterClass::Traffic)));
+        assert_eq!(of(&hardware, "tx_bytes"), Some(CounterKind::TransmittedBytes { unit: 1 }));
         assert_eq!(of(&hardware, "lifespan"), None);
     }
 
@@ -321,18 +321,18 @@ mod tests {
 
     #[test]
     fn classes_follow_the_definitions() {
-        assert_eq!(class("rnr_nak_retry_err"), Class::Congestion);
-        assert_eq!(class("req_cqe_flush_error"), Class::Teardown);
-        assert_eq!(class("vport_out_of_buffer"), Class::Congestion);
-        assert_eq!(class("RxTidFLGMs,32"), Class::Other);
-        assert_eq!(class("ip4InOctets"), Class::Traffic);
+        assert_eq!(class("rnr_nak_retry_err"), CounterClass::Congestion);
+        assert_eq!(class("req_cqe_flush_error"), CounterClass::Teardown);
+        assert_eq!(class("vport_out_of_buffer"), CounterClass::Congestion);
+        assert_eq!(class("RxTidFLGMs,32"), CounterClass::Other);
+        assert_eq!(class("ip4InOctets"), CounterClass::Traffic);
     }
 
     proptest! {
         #[test]
         fn no_name_breaks_the_tables(name in any::<String>(), like in "[a-z0-9_]{0,24}") {
             for name in [&*name, &*like] {
-                let _ = (is_counter(name), class(name), meaning(name, Group::Pma), meaning(name, Group::Hardware));
+                let _ = (is_counter(name), class(name), meaning(name, CounterDirectory::Pma), meaning(name, CounterDirectory::Hardware));
             }
         }
     }

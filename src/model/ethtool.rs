@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use super::counter::Class;
+use super::counter::CounterClass;
 use super::ids::{DeviceName, PciAddress};
-use super::time::Tick;
+use super::time::BootTime;
 
 /// Which way, as seen from this host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Direction {
+pub enum PauseDirection {
     /// From the network: it asked this host to wait.
     Received,
     /// To the network: this host asked it to wait.
     Transmitted,
 }
 
-impl Direction {
+impl PauseDirection {
     /// The label value.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -27,22 +27,22 @@ impl Direction {
 
 /// What a statistic means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Meaning {
+pub enum StatisticKind {
     /// An event of a class.
-    Event(Class),
+    Event(CounterClass),
     /// Pause frames of a priority (PFC).
     PfcFrames {
         /// 0 to 7.
         priority: u8,
         /// Which way.
-        direction: Direction,
+        direction: PauseDirection,
     },
     /// Time for which traffic stood still, in microseconds.
     PauseMicroseconds {
         /// 0 to 7; none for pauses of the whole link.
         priority: Option<u8>,
         /// Which way.
-        direction: Direction,
+        direction: PauseDirection,
     },
     /// A level in percent of the last second.
     Percent,
@@ -50,11 +50,11 @@ pub enum Meaning {
 
 /// One statistic that is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Statistic {
+pub struct NetdevStatistic {
     /// The driver's name for it.
     pub name: Arc<str>,
     /// What it means.
-    pub meaning: Meaning,
+    pub meaning: StatisticKind,
 }
 
 /// The known statistics of an interface.
@@ -67,16 +67,16 @@ pub struct NetdevStatistics {
     /// The RDMA device that shares its port.
     pub device: DeviceName,
     /// What there is, in the driver's order.
-    pub layout: Arc<[Statistic]>,
+    pub layout: Arc<[NetdevStatistic]>,
     /// Values in the same order.
     pub values: Vec<u64>,
     /// When they were read.
-    pub at: Tick,
+    pub at: BootTime,
 }
 
 impl NetdevStatistics {
     /// Statistics and their values.
-    pub fn iter(&self) -> impl Iterator<Item = (&Statistic, u64)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&NetdevStatistic, u64)> {
         self.layout.iter().zip(self.values.iter().copied())
     }
 

@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 
 use super::check::{Check, Severity};
 use super::ids::{DeviceName, PciAddress, PortKey};
-use super::reading::Reason;
+use super::reading::ReadError;
 use super::sriov::VfKey;
-use super::time::Tick;
+use super::time::BootTime;
 
 /// Who a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -76,7 +76,7 @@ pub struct Condition {
     /// How long it must hold.
     pub hold: Hold,
     /// How long it must be gone before the finding clears.
-    pub quiet: Duration,
+    pub clear_after: Duration,
 }
 
 impl Condition {
@@ -99,7 +99,7 @@ impl Condition {
             pci_address,
             evidence: Evidence::new(),
             hold: Hold::None,
-            quiet: Duration::ZERO,
+            clear_after: Duration::ZERO,
         }
     }
 
@@ -119,7 +119,7 @@ impl Condition {
 
     /// Adds a value that it rests on; an unknown one is left out.
     #[must_use]
-    pub fn because(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
+    pub fn with_evidence(mut self, name: &str, value: Option<impl Into<Value>>) -> Self {
         if let Some(value) = value {
             self.evidence.insert(name.to_owned(), value.into());
         }
@@ -133,10 +133,10 @@ impl Condition {
         self
     }
 
-    /// Sets how long it must be gone.
+    /// Sets how long it must be gone before it clears.
     #[must_use]
-    pub fn quiet(mut self, quiet: Duration) -> Self {
-        self.quiet = quiet;
+    pub fn clear_after(mut self, time: Duration) -> Self {
+        self.clear_after = time;
         self
     }
 }
@@ -147,25 +147,25 @@ pub struct Finding {
     /// What holds.
     pub condition: Condition,
     /// When it began.
-    pub since: Tick,
+    pub since: BootTime,
 }
 
 /// A subject that a check could not judge.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Undecided {
+pub struct UnknownSubject {
     /// The check.
     pub check: Check,
     /// Who.
     pub subject: Subject,
     /// Why it could not be read; none when the host has nothing to say on it.
-    pub reason: Option<Reason>,
+    pub reason: Option<ReadError>,
     /// Whether a host says it as a rule: that this one does not is worth a word.
     pub due: bool,
 }
 
-impl Undecided {
+impl UnknownSubject {
     /// Whether the host has it and it could not be read, for another cause than a missing permission.
     pub fn is_unread(&self) -> bool {
-        self.reason.is_some_and(|reason| reason != Reason::Permission)
+        self.reason.is_some_and(|reason| reason != ReadError::Permission)
     }
 }

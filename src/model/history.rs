@@ -6,21 +6,21 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::benchmark::BenchmarkHistories;
 use super::ids::{PciAddress, PortKey};
-use super::irq::Nodes;
-use super::probe::ProbePasts;
-use super::time::Tick;
+use super::irq::NodeCpus;
+use super::time::BootTime;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 use super::vfmap::VfMap;
 
 /// Increases of one counter over a span, in steps of a thirtieth of it. A counter that goes backwards was reset and
 /// counts on from its new value.
 #[derive(Debug, Clone)]
-pub struct Window {
+pub struct CounterWindow {
     span: Duration,
-    last: Option<(Tick, u64)>,
-    first: Option<Tick>,
-    steps: VecDeque<(Tick, u64)>,
+    last: Option<(BootTime, u64)>,
+    first: Option<BootTime>,
+    steps: VecDeque<(BootTime, u64)>,
 }
 
 /// An increase and the time it was seen over.
@@ -32,14 +32,14 @@ pub struct Increase {
     pub observed: Duration,
 }
 
-impl Window {
+impl CounterWindow {
     /// A window of this span.
     pub fn new(span: Duration) -> Self {
         Self { span, last: None, first: None, steps: VecDeque::new() }
     }
 
     /// Takes a reading; true when the counter had gone backwards.
-    pub fn push(&mut self, now: Tick, value: u64) -> bool {
+    pub fn push(&mut self, now: BootTime, value: u64) -> bool {
         let Some((_, before)) = self.last.replace((now, value)) else {
             self.first = Some(now);
             return false;
@@ -58,7 +58,7 @@ impl Window {
     }
 
     /// The rise over the last `span` of time, or since the first reading; none before the second reading.
-    pub fn rise(&self, now: Tick, span: Duration) -> Option<Increase> {
+    pub fn rise(&self, now: BootTime, span: Duration) -> Option<Increase> {
         let (last, _) = self.last?;
         let observed = last.since(self.first?);
         if observed.is_zero() {
@@ -79,9 +79,9 @@ impl Window {
 pub struct PortHistory {
     /// When the port lost its link and got it back, newest last; those soon after boot or a firmware reset stand
     /// apart and are not here.
-    pub flaps: VecDeque<Tick>,
+    pub flaps: VecDeque<BootTime>,
     /// Windows of the counters that rules look at, by counter name.
-    pub windows: BTreeMap<Arc<str>, Window>,
+    pub windows: BTreeMap<Arc<str>, CounterWindow>,
     /// The busier direction's traffic over the last interval.
     pub traffic: Option<BytesPerSecond>,
 }
@@ -155,9 +155,9 @@ pub struct LinkHistory {
     /// Changes of speed or width that the poller saw.
     pub changes: u64,
     /// Increases of AER totals, by class.
-    pub aer: [Window; 3],
+    pub aer: [CounterWindow; 3],
     /// Increases of what a root port received from below, by class.
-    pub root_aer: [Window; 3],
+    pub root_aer: [CounterWindow; 3],
 }
 
 /// The past of one function's interrupts.
@@ -182,13 +182,13 @@ pub struct History {
     /// PCI functions.
     pub functions: BTreeMap<PciAddress, LinkHistory>,
     /// CPUs by node, with those that do not run now.
-    pub nodes: Nodes,
+    pub nodes: NodeCpus,
     /// Interrupts, by function.
     pub irqs: BTreeMap<PciAddress, IrqHistory>,
     /// Statistics of Ethernet ports, by interface and name.
-    pub netdevs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Window>>,
+    pub netdevs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, CounterWindow>>,
     /// Counters of RDMA ports on Ethernet that tell of loss, by name.
-    pub roce: BTreeMap<PortKey, BTreeMap<&'static str, Window>>,
+    pub roce: BTreeMap<PortKey, BTreeMap<&'static str, CounterWindow>>,
     /// Number of the last kernel log record that was read.
     pub kernel_log: Option<u64>,
     /// What was learned or accepted before.
@@ -196,5 +196,5 @@ pub struct History {
     /// Who holds which VF.
     pub vf_map: VfMap,
     /// What probes measured.
-    pub probes: ProbePasts,
+    pub probes: BenchmarkHistories,
 }

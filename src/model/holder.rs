@@ -21,12 +21,12 @@ pub enum Holder {
     /// Nobody.
     None,
     /// Not to be known: what is missing to see it.
-    Unknown(Missing),
+    Unknown(MissingAccess),
 }
 
 /// What hides a holder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Missing {
+pub enum MissingAccess {
     /// The descriptors of other users' processes: their list and where they lead.
     Descriptors,
     /// Where the descriptors of other users' processes lead.
@@ -43,7 +43,7 @@ pub enum Missing {
     Source,
 }
 
-impl Missing {
+impl MissingAccess {
     /// Whether it is a permission.
     pub const fn is_permission(self) -> bool {
         matches!(self, Self::Descriptors | Self::Ptrace | Self::Search | Self::Refused)
@@ -121,7 +121,7 @@ impl std::fmt::Display for Holder {
 
 /// Something of vfio or uio that a process has open.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Handle {
+pub enum DeviceFile {
     /// `/dev/vfio/<G>`: the IOMMU group.
     Group(u32),
     /// `/dev/vfio/devices/vfio3`, `/dev/uio2`: the path below `/dev`.
@@ -142,7 +142,7 @@ pub struct Opener {
     /// The pod it belongs to, by UID.
     pub pod: Option<Arc<str>>,
     /// What it has open.
-    pub handles: Vec<Handle>,
+    pub handles: Vec<DeviceFile>,
 }
 
 /// What `/proc/<pid>/fd` shows.
@@ -151,7 +151,7 @@ pub struct Openers {
     /// Processes that have functions open.
     pub openers: Vec<Opener>,
     /// What hides the descriptors of some processes; none when every process could be looked into.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingAccess>,
     /// Whether there is a `/proc` with processes at all.
     pub visible: bool,
 }
@@ -218,7 +218,7 @@ pub struct Libvirt {
 
 /// An interface in another network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Elsewhere {
+pub struct NamespaceInterface {
     /// The PCI function it belongs to.
     pub address: PciAddress,
     /// Its name there.
@@ -233,7 +233,7 @@ pub struct Elsewhere {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Their interfaces of PCI functions.
-    pub interfaces: Vec<Elsewhere>,
+    pub interfaces: Vec<NamespaceInterface>,
     /// What hides some namespaces; none when every namespace could be looked into.
-    pub missing: Option<Missing>,
+    pub missing: Option<MissingAccess>,
 }

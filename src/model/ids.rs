@@ -23,13 +23,13 @@ pub struct PciAddress {
 /// What a text that should be a PCI address was instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a PCI address (dddd:bb:dd.f)")]
-pub struct NotAPciAddress(String);
+pub struct InvalidPciAddress(String);
 
 impl FromStr for PciAddress {
-    type Err = NotAPciAddress;
+    type Err = InvalidPciAddress;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        parse_address(text).ok_or_else(|| NotAPciAddress(text.chars().take(64).collect()))
+        parse_address(text).ok_or_else(|| InvalidPciAddress(text.chars().take(64).collect()))
     }
 }
 

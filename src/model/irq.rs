@@ -6,7 +6,7 @@ use super::cpus::CpuSet;
 use super::ids::PciAddress;
 use super::numa::NumaNode;
 use super::snapshot::Snapshot;
-use super::time::Tick;
+use super::time::BootTime;
 
 /// Where interrupts are served, as seen from the device: the `locality` label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,7 +35,7 @@ impl Locality {
 
 /// What a vector is for, by the name of its action.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum VectorRole {
     /// Data moves: completions and packet queues. A name that says nothing counts as this.
     Completion,
     /// Events, commands and errors of the device; seldom, and of no matter for speed.
@@ -53,7 +53,7 @@ pub struct IrqVector {
     /// Name of its action (`mlx5_comp3@pci:0000:98:00.0`); none while nobody handles it.
     pub action: Option<Arc<str>>,
     /// What it is for.
-    pub role: Role,
+    pub role: VectorRole,
     /// The CPUs that serve it (`effective_affinity_list`).
     pub effective: Option<Arc<CpuSet>>,
     /// The CPUs that may serve it (`smp_affinity_list`).
@@ -76,7 +76,7 @@ pub struct IrqFunction {
     /// Its vectors, by number.
     pub vectors: Vec<IrqVector>,
     /// When they were read.
-    pub at: Tick,
+    pub at: BootTime,
 }
 
 /// CPUs of the host, and who moves interrupts between them.
@@ -97,9 +97,9 @@ const MOST_CPUS: usize = 1 << 16;
 
 /// CPUs by NUMA node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Nodes(Vec<(u32, CpuSet)>);
+pub struct NodeCpus(Vec<(u32, CpuSet)>);
 
-impl Nodes {
+impl NodeCpus {
     /// The nodes that a snapshot has, with CPUs.
     pub fn of(snapshot: &Snapshot) -> Self {
         let set = |node: &NumaNode| Some((node.id, CpuSet::from_list(node.cpus.as_deref()?)?));
@@ -176,7 +176,7 @@ pub struct IrqSummary {
 }
 
 /// What an action's name says of its vector's role.
-pub fn role(action: &str) -> Role {
+pub fn role(action: &str) -> VectorRole {
     const CONTROL: [&str; 14] = [
         "async",
         "pages_eq",
@@ -194,7 +194,7 @@ pub fn role(action: &str) -> Role {
         "oicr",
     ];
     let control = CONTROL.iter().any(|part| action.contains(part)) && !action.contains("AEQCEQ");
-    if control { Role::Control } else { Role::Completion }
+    if control { VectorRole::Control } else { VectorRole::Completion }
 }
 
 #[cfg(test)]
@@ -219,7 +219,7 @@ mod tests {
             "mana_hwc@pci:7870:00:00.0",
         ];
         for name in control {
-            assert_eq!(role(name), Role::Control, "{name}");
+            assert_eq!(role(name), VectorRole::Control, "{name}");
         }
         let data = [
             "mlx5_comp12@pci:0000:98:00.0",
@@ -234,7 +234,7 @@ mod tests {
             "",
         ];
         for name in data {
-            assert_eq!(role(name), Role::Completion, "{name}");
+            assert_eq!(role(name), VectorRole::Completion, "{name}");
         }
     }
 

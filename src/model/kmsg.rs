@@ -4,29 +4,12 @@ use std::sync::Arc;
 
 use super::check::Severity;
 use super::ids::{DeviceName, PciAddress};
-use super::time::Tick;
+use super::labels::label_enum;
+use super::time::BootTime;
 
-macro_rules! words {
-    ($(#[doc = $about:literal])+ $name:ident { $($(#[doc = $doc:literal])+ $variant:ident = $text:literal,)+ }) => {
-        $(#[doc = $about])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub enum $name { $($(#[doc = $doc])+ $variant,)+ }
-
-        impl $name {
-            /// All, in the order of the metrics.
-            pub const ALL: &'static [Self] = &[$(Self::$variant,)+];
-
-            /// The label value.
-            pub const fn as_str(self) -> &'static str {
-                match self { $(Self::$variant => $text,)+ }
-            }
-        }
-    };
-}
-
-words! {
+label_enum! {
     /// Who said it: the `driver` label.
-    Driver {
+    MessageSource {
         /// NVIDIA's driver, the function's part.
         Mlx5Core = "mlx5_core",
         /// NVIDIA's driver, the RDMA device's part.
@@ -54,16 +37,16 @@ words! {
     }
 }
 
-impl Driver {
+impl MessageSource {
     /// Whether it speaks of RDMA hardware only. The others speak of any device.
     pub const fn is_of_rdma(self) -> bool {
         !matches!(self, Self::Pcieport | Self::VfioPci | Self::Iommu)
     }
 }
 
-words! {
+label_enum! {
     /// What it said: the `kind` label.
-    Kind {
+    MessageKind {
         /// The device's firmware no longer answers its driver, or the driver gave the device up.
         DeviceHealth = "device_health",
         /// The firmware says that it failed.
@@ -113,7 +96,7 @@ words! {
     }
 }
 
-impl Kind {
+impl MessageKind {
     /// How bad one such message is.
     pub const fn severity(self) -> Severity {
         match self {
@@ -143,23 +126,23 @@ impl Kind {
 }
 
 /// Moments kept of each group: enough to see how often lately.
-pub const MOMENTS: usize = 8;
+pub const RECENT_TIMES: usize = 8;
 
 /// Messages of one kind about one thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MessageGroup {
     /// Who said it.
-    pub driver: Driver,
+    pub driver: MessageSource,
     /// What.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// The PCI function that it names.
     pub address: Option<PciAddress>,
     /// The RDMA device that it names.
     pub device: Option<DeviceName>,
     /// Whether a driver of RDMA hardware has the function.
     pub of_rdma: bool,
-    /// When the last ones were, oldest first; at most [`MOMENTS`].
-    pub moments: Vec<Tick>,
+    /// When the last ones were, oldest first; at most [`RECENT_TIMES`].
+    pub moments: Vec<BootTime>,
     /// How many there were within the log and since.
     pub count: u64,
     /// The last one's words, cut to a line.
@@ -170,7 +153,7 @@ pub struct MessageGroup {
 
 impl MessageGroup {
     /// When the last one was.
-    pub fn last(&self) -> Option<Tick> {
+    pub fn last(&self) -> Option<BootTime> {
         self.moments.last().copied()
     }
 }
@@ -179,7 +162,7 @@ impl MessageGroup {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct KernelLog {
     /// Messages that came since the start, by driver and kind.
-    pub counts: Vec<((Driver, Kind), u64)>,
+    pub counts: Vec<((MessageSource, MessageKind), u64)>,
     /// Messages about one thing, from before the start too, none older than an hour.
     pub groups: Vec<MessageGroup>,
     /// Records that the kernel dropped before they could be read.

@@ -12,7 +12,7 @@ const DAYS: [&str; 7] = ["thu", "fri", "sat", "sun", "mon", "tue", "wed"];
 
 /// A span of every week or every day, in UTC.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Window {
+pub struct MaintenanceWindow {
     text: Arc<str>,
     /// Minutes from the beginning of the week (Thursday) or day.
     begin: u64,
@@ -20,7 +20,7 @@ pub struct Window {
     period: u64,
 }
 
-impl Window {
+impl MaintenanceWindow {
     /// Reads `Sat 02:00-04:00` or, for every day, `02:00-04:00`. One that ends before it begins goes over midnight.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
@@ -58,7 +58,7 @@ pub struct Maintenance {
     /// It is while this file is there.
     pub file: Option<PathBuf>,
     /// It is within these.
-    pub windows: Vec<Window>,
+    pub windows: Vec<MaintenanceWindow>,
 }
 
 impl Maintenance {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     fn covers(window: &str, time: &str) -> Option<bool> {
-        Window::parse(window).map(|window| window.covers(at(time)))
+        MaintenanceWindow::parse(window).map(|window| window.covers(at(time)))
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_marker_file_comes_first() {
-        let windows = Window::parse("00:00-24:00").into_iter().collect();
+        let windows = MaintenanceWindow::parse("00:00-24:00").into_iter().collect();
         let maintenance = Maintenance { file: Some(PathBuf::from("/run/m")), windows };
         let why = |there| maintenance.why(SystemTime::UNIX_EPOCH, |_| there);
         assert_eq!(why(true).as_deref(), Some("in maintenance while /run/m is there"));
@@ -125,7 +125,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_breaks_the_parser(text in ".{0,24}", seconds in any::<u32>()) {
-            if let Some(window) = Window::parse(&text) {
+            if let Some(window) = MaintenanceWindow::parse(&text) {
                 let _ = window.covers(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds.into()));
             }
         }

@@ -3,6 +3,7 @@
 //! Everything here is plain data with units in the types. Nothing here reads a file, asks a clock or has an
 //! opinion: [`crate::host`] fills these types, [`crate::assess`] judges them.
 
+pub mod benchmark;
 pub mod check;
 pub mod count;
 pub mod counter;
@@ -17,6 +18,7 @@ pub mod holder;
 pub mod ids;
 pub mod irq;
 pub mod kmsg;
+mod labels;
 pub mod machine;
 pub mod maintenance;
 pub mod net;
@@ -25,7 +27,6 @@ pub mod numa;
 pub mod pcie;
 pub mod policy;
 pub mod posture;
-pub mod probe;
 pub mod qid;
 pub mod rdma;
 pub mod reading;

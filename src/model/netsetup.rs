@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::ids::{DeviceName, PciAddress, PortKey};
-use super::time::Tick;
+use super::time::BootTime;
 
 /// A set of the eight priorities of Ethernet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -142,7 +142,7 @@ pub struct NetdevSetup {
     /// Offloads that matter for RDMA ports and VFs.
     pub offloads: Vec<Offload>,
     /// When they were read.
-    pub at: Tick,
+    pub at: BootTime,
 }
 
 /// How a port is addressed, and how RoCE goes by default.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::counter::Counters;
 use super::ids::{DeviceName, Guid, PciAddress};
 use super::reading::Reading;
-use super::time::Tick;
+use super::time::BootTime;
 use super::units::BytesPerSecond;
 
 /// Logical state of a port (`ports/<n>/state`).
@@ -232,7 +232,7 @@ pub struct RdmaDevice {
     /// `hw_counters/` of the device itself.
     pub counters: Counters,
     /// When the counters were read.
-    pub counters_at: Tick,
+    pub counters_at: BootTime,
 }
 
 /// Queue pairs of a device by type and state (`RDMA_NLDEV_CMD_RES_QP_GET`).

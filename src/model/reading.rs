@@ -5,7 +5,7 @@ use serde::Serialize;
 /// Why a file or message could not be read: a closed set, the `reason` label of `lanewatch_read_errors_total`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Reason {
+pub enum ReadError {
     /// The driver does not offer it (EINVAL, EOPNOTSUPP, ENOSYS).
     NotSupported,
     /// The agent may not read it (EACCES, EPERM).
@@ -22,7 +22,7 @@ pub enum Reason {
     Quarantined,
 }
 
-impl Reason {
+impl ReadError {
     /// Every reason, in the order of the metrics.
     pub const ALL: [Self; 7] =
         [Self::NotSupported, Self::Permission, Self::Io, Self::Gone, Self::Timeout, Self::Malformed, Self::Quarantined];
@@ -50,7 +50,7 @@ pub enum Reading<T> {
     #[default]
     Absent,
     /// The host has it and it could not be read.
-    Unreadable(Reason),
+    Unreadable(ReadError),
 }
 
 impl<T> Reading<T> {
@@ -72,7 +72,7 @@ impl<T> Reading<T> {
     }
 
     /// Why it could not be read; none for a value and for an absent fact.
-    pub fn reason(&self) -> Option<Reason> {
+    pub fn reason(&self) -> Option<ReadError> {
         match self {
             Self::Unreadable(reason) => Some(*reason),
             Self::Value(_) | Self::Absent => None,

@@ -8,9 +8,9 @@ use std::time::Duration;
 use super::ids::{DeviceName, PciAddress};
 use super::pcie::PciFunction;
 use super::rdma::RdmaDevice;
-use super::reading::Reason;
+use super::reading::ReadError;
 use super::system::System;
-use super::time::Stamp;
+use super::time::Timestamp;
 
 /// A fact of any kind, as a collector hands it over.
 pub type Fact = Arc<dyn Any + Send + Sync>;
@@ -21,7 +21,7 @@ pub struct Fault {
     /// Path below the host root, or the name of a netlink request.
     pub source: Arc<str>,
     /// Why.
-    pub reason: Reason,
+    pub reason: ReadError,
 }
 
 /// How one collector fared.
@@ -36,13 +36,13 @@ pub struct CollectorState {
     /// How long its last pass took.
     pub duration: Duration,
     /// When it last was complete.
-    pub last_success: Option<Stamp>,
+    pub last_success: Option<Timestamp>,
     /// Keys of lanes that do not answer.
     pub stuck: Vec<Arc<str>>,
     /// What could not be read in the last pass.
     pub faults: Vec<Fault>,
-    /// Read errors since start, in the order of [`Reason::ALL`].
-    pub errors: [u64; Reason::ALL.len()],
+    /// Read errors since start, in the order of [`ReadError::ALL`].
+    pub errors: [u64; ReadError::ALL.len()],
     /// Files that are left alone for a while because the driver refused them.
     pub quarantined: usize,
 }
@@ -51,7 +51,7 @@ pub struct CollectorState {
 #[derive(Debug, Clone)]
 pub struct Snapshot {
     /// When it was complete.
-    pub taken: Stamp,
+    pub taken: Timestamp,
     facts: BTreeMap<TypeId, Vec<Fact>>,
     functions: BTreeMap<PciAddress, usize>,
     /// How each collector fared, in the order of their list.
@@ -60,7 +60,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Puts facts together; those of one type keep their order.
-    pub fn new(taken: Stamp, facts: impl IntoIterator<Item = Fact>, collectors: Vec<CollectorState>) -> Self {
+    pub fn new(taken: Timestamp, facts: impl IntoIterator<Item = Fact>, collectors: Vec<CollectorState>) -> Self {
         let mut by_type: BTreeMap<TypeId, Vec<Fact>> = BTreeMap::new();
         for fact in facts {
             by_type.entry((*fact).type_id()).or_default().push(fact);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::{Serialize, Serializer};
 
 use super::ids::{DeviceName, Guid, PciAddress};
-use super::reading::{Reading, Reason};
+use super::reading::{ReadError, Reading};
 
 /// One VF by its PF and its number there, from 0. Written `0000:98:00.0/vf3`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -229,7 +229,7 @@ pub enum Fabric {
 
 /// How far the details of a PF's VFs could be read over netlink.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Detail {
+pub enum VfDetail {
     /// Everything.
     Full,
     /// The list did not fit with statistics: without them.
@@ -238,7 +238,7 @@ pub enum Detail {
     #[default]
     NotAsked,
     /// Asked in vain.
-    Unavailable(Reason),
+    Unavailable(ReadError),
 }
 
 /// One PF.
@@ -275,7 +275,7 @@ pub struct Pf {
     /// interface or device.
     pub probe: Option<u64>,
     /// How far netlink told the details.
-    pub detail: Detail,
+    pub detail: VfDetail,
     /// Its VFs by number.
     pub vfs: Vec<Vf>,
 }
@@ -287,12 +287,12 @@ impl Pf {
             return None;
         }
         Some(match self.detail {
-            Detail::Unavailable(reason) => format!("netlink does not tell ({})", reason.as_str()),
-            Detail::NotAsked if self.netdevs.is_empty() => {
+            VfDetail::Unavailable(reason) => format!("netlink does not tell ({})", reason.as_str()),
+            VfDetail::NotAsked if self.netdevs.is_empty() => {
                 "the PF has no network interface here that netlink could be asked about".to_owned()
             }
-            Detail::NotAsked => "netlink cannot be asked about a recorded host".to_owned(),
-            Detail::Full | Detail::WithoutStatistics => "netlink does not list it".to_owned(),
+            VfDetail::NotAsked => "netlink cannot be asked about a recorded host".to_owned(),
+            VfDetail::Full | VfDetail::WithoutStatistics => "netlink does not list it".to_owned(),
         })
     }
 

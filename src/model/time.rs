@@ -5,9 +5,9 @@ use std::time::{Duration, SystemTime};
 
 /// Milliseconds on a clock that never steps (the boot clock). May be negative: a moment before this boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Tick(pub i64);
+pub struct BootTime(pub i64);
 
-impl Tick {
+impl BootTime {
     /// The time from `earlier` to this moment; zero if it was not earlier.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -20,7 +20,7 @@ impl Tick {
     }
 }
 
-impl Sub<Duration> for Tick {
+impl Sub<Duration> for BootTime {
     type Output = Self;
 
     fn sub(self, time: Duration) -> Self {
@@ -34,23 +34,23 @@ fn millis(time: Duration) -> i64 {
 
 /// A moment on both clocks: the boot clock for intervals, the wall clock for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Stamp {
+pub struct Timestamp {
     /// Boot clock.
-    pub tick: Tick,
+    pub tick: BootTime,
     /// Wall clock.
     pub wall: SystemTime,
 }
 
-impl Stamp {
+impl Timestamp {
     /// The wall time of another tick, as this stamp's pair of clocks has it.
-    pub fn wall_of(&self, tick: Tick) -> SystemTime {
+    pub fn wall_time(&self, tick: BootTime) -> SystemTime {
         let back = self.tick.since(tick);
         let ahead = tick.since(self.tick);
         self.wall.checked_sub(back).and_then(|wall| wall.checked_add(ahead)).unwrap_or(self.wall)
     }
 
     /// The tick of a wall time, as this stamp's pair of clocks has it.
-    pub fn tick_of(&self, wall: SystemTime) -> Tick {
+    pub fn boot_time(&self, wall: SystemTime) -> BootTime {
         match self.wall.duration_since(wall) {
             Ok(ago) => self.tick - ago,
             Err(ahead) => self.tick.after(ahead.duration()),

@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::ids::PciAddress;
 use super::pcie::{FunctionKind, LinkEnd, PciFunction};
-use super::reading::{Reading, Reason};
+use super::reading::{ReadError, Reading};
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// The link between a function and the port above it. Functions of one card share it; the lowest names it.
@@ -29,12 +29,12 @@ pub struct Dimension<T> {
     /// What the upper end can do.
     pub upstream: Option<T>,
     /// Why any of them could not be read.
-    pub unread: Option<Reason>,
+    pub unread: Option<ReadError>,
 }
 
 /// How a speed or width stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum LinkVerdict {
     /// All that both ends can do.
     Full,
     /// Less than both ends can do.
@@ -65,21 +65,21 @@ impl<T: Copy + Ord> Dimension<T> {
     }
 
     /// How it stands.
-    pub fn verdict(&self) -> Verdict {
-        let (Some(current), Some(capable)) = (self.current, self.capable()) else { return Verdict::Unknown };
+    pub fn verdict(&self) -> LinkVerdict {
+        let (Some(current), Some(capable)) = (self.current, self.capable()) else { return LinkVerdict::Unknown };
         if current < capable {
-            return Verdict::Degraded;
+            return LinkVerdict::Degraded;
         }
         match (self.device, self.upstream) {
-            (Some(device), Some(upstream)) if device > upstream && current == upstream => Verdict::LimitedBySlot,
-            _ => Verdict::Full,
+            (Some(device), Some(upstream)) if device > upstream && current == upstream => LinkVerdict::LimitedBySlot,
+            _ => LinkVerdict::Full,
         }
     }
 }
 
 impl Link {
     /// Why its speed or width, or what its ends can do, could not be read.
-    pub fn unread(&self) -> Option<Reason> {
+    pub fn unread(&self) -> Option<ReadError> {
         self.speed().unread.or(self.width().unread)
     }
 
@@ -136,10 +136,10 @@ impl Link {
 
 /// The end of a link at a port that could not be read at all.
 const UNREAD: LinkEnd = LinkEnd {
-    speed: Reading::Unreadable(Reason::Gone),
-    width: Reading::Unreadable(Reason::Gone),
-    max_speed: Reading::Unreadable(Reason::Gone),
-    max_width: Reading::Unreadable(Reason::Gone),
+    speed: Reading::Unreadable(ReadError::Gone),
+    width: Reading::Unreadable(ReadError::Gone),
+    max_speed: Reading::Unreadable(ReadError::Gone),
+    max_width: Reading::Unreadable(ReadError::Gone),
     off_bus: false,
 };
 

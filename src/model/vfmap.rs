@@ -94,7 +94,7 @@ impl Signal {
 
 /// Whether a function is known to work for its holder.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Trust {
+pub enum Verification {
     /// Nothing happened that calls for a proof.
     #[default]
     Undisturbed,
@@ -111,7 +111,7 @@ pub enum Trust {
 
 /// MAC address and GUIDs as far as they are set.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Identity {
+pub struct VfIdentity {
     /// Administrative MAC address.
     pub mac: Option<Mac>,
     /// Node GUID.
@@ -120,7 +120,7 @@ pub struct Identity {
     pub port_guid: Option<Guid>,
 }
 
-impl Identity {
+impl VfIdentity {
     /// Those parts of a configuration that somebody has set.
     pub fn of(config: &VfConfig) -> Self {
         Self {
@@ -162,7 +162,7 @@ impl Identity {
     }
 }
 
-impl std::fmt::Display for Identity {
+impl std::fmt::Display for VfIdentity {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let parts = [
             self.mac.map(|mac| format!("MAC {mac}")),
@@ -184,14 +184,14 @@ pub struct Tenure {
     /// Since when.
     pub since: SystemTime,
     /// The identity that the VF had when it was taken, or got first.
-    pub identity: Identity,
+    pub identity: VfIdentity,
     /// The configuration that it had then.
     pub config: Option<VfConfig>,
 }
 
 /// One VF in the map.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Row {
+pub struct MappedVf {
     /// Its function.
     pub address: Option<PciAddress>,
     /// Bound driver.
@@ -199,13 +199,13 @@ pub struct Row {
     /// IOMMU group.
     pub iommu_group: Option<u32>,
     /// Its identity.
-    pub identity: Identity,
+    pub identity: VfIdentity,
     /// Who holds it now.
     pub holder: Holder,
     /// The last tenure of somebody who is known.
     pub tenure: Option<Tenure>,
     /// Whether it is known to work.
-    pub trust: Trust,
+    pub verification: Verification,
     /// Which making of the function it was; none for one that is remembered from an earlier run.
     pub instance: Option<u64>,
     /// Bytes received and transmitted when it became unverified.
@@ -214,7 +214,7 @@ pub struct Row {
 
 /// One PF in the map.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct PfRow {
+pub struct MappedPf {
     /// Counts changes of the map.
     pub generation: u64,
     /// When it last changed.
@@ -225,16 +225,16 @@ pub struct PfRow {
 
 /// A guest's own function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct GuestRow {
+pub struct GuestFunction {
     /// Whether it is known to work.
-    pub trust: Trust,
+    pub verification: Verification,
     /// Bytes received and transmitted when it became unverified.
     pub mark: Option<(u64, u64)>,
 }
 
 /// How often and when each signal was seen.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Seen {
+pub struct SignalCount {
     /// How often.
     pub count: u64,
     /// When last.
@@ -245,28 +245,28 @@ pub struct Seen {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct VfMap {
     /// PFs.
-    pub pfs: BTreeMap<PciAddress, PfRow>,
+    pub pfs: BTreeMap<PciAddress, MappedPf>,
     /// VFs, those that are there and those that were under a holder when they went.
-    pub rows: BTreeMap<VfKey, Row>,
+    pub vfs: BTreeMap<VfKey, MappedVf>,
     /// What each VM's VFs were when it last had some.
-    pub machines: BTreeMap<Arc<str>, Vec<Identity>>,
+    pub machines: BTreeMap<Arc<str>, Vec<VfIdentity>>,
     /// Functions of this host, where it is a guest.
-    pub guest: BTreeMap<PciAddress, GuestRow>,
+    pub guest: BTreeMap<PciAddress, GuestFunction>,
     /// The machine's identity, where this host is a guest and may read it.
     pub machine: Option<String>,
     /// Signals, in the order of [`Signal::ALL`].
-    pub signals: [Seen; Signal::ALL.len()],
+    pub signals: [SignalCount; Signal::ALL.len()],
 }
 
 impl VfMap {
     /// When all VFs of a PF that somebody was disturbed with were last shown to work; none while one was not.
     pub fn verified(&self, pf: PciAddress) -> Option<SystemTime> {
         let mut latest = None;
-        for (_, row) in self.rows.iter().filter(|(key, _)| key.pf == pf) {
-            match row.trust {
-                Trust::Undisturbed => {}
-                Trust::Verified(at) => latest = latest.max(Some(at)),
-                Trust::Unverified { .. } => return None,
+        for (_, row) in self.vfs.iter().filter(|(key, _)| key.pf == pf) {
+            match row.verification {
+                Verification::Undisturbed => {}
+                Verification::Verified(at) => latest = latest.max(Some(at)),
+                Verification::Unverified { .. } => return None,
             }
         }
         latest
@@ -275,23 +275,23 @@ impl VfMap {
     /// Takes what is there now as right: identities are learned anew, and nothing has to be shown to work.
     pub fn accept(&mut self) {
         self.machines.clear();
-        for row in self.rows.values_mut() {
-            (row.tenure, row.trust, row.mark) = (None, Trust::Undisturbed, None);
+        for row in self.vfs.values_mut() {
+            (row.tenure, row.verification, row.mark) = (None, Verification::Undisturbed, None);
         }
         for row in self.guest.values_mut() {
-            (row.trust, row.mark) = (Trust::Undisturbed, None);
+            (row.verification, row.mark) = (Verification::Undisturbed, None);
         }
     }
 
     /// Takes note that a probe which began then moved data through a function: a VF that this host's own driver has, or
     /// one of this guest. What happened to it later is not proven.
     pub fn prove(&mut self, address: PciAddress, began: SystemTime) {
-        let vfs = self.rows.values_mut().filter(|row| row.address == Some(address));
-        let vfs = vfs.map(|row| (&mut row.trust, &mut row.mark));
-        let own = self.guest.get_mut(&address).map(|row| (&mut row.trust, &mut row.mark));
+        let vfs = self.vfs.values_mut().filter(|row| row.address == Some(address));
+        let vfs = vfs.map(|row| (&mut row.verification, &mut row.mark));
+        let own = self.guest.get_mut(&address).map(|row| (&mut row.verification, &mut row.mark));
         for (trust, mark) in vfs.chain(own) {
-            if !matches!(*trust, Trust::Unverified { since, .. } if since > began) {
-                (*trust, *mark) = (Trust::Verified(began), None);
+            if !matches!(*trust, Verification::Unverified { since, .. } if since > began) {
+                (*trust, *mark) = (Verification::Verified(began), None);
             }
         }
     }

@@ -5,12 +5,12 @@ use std::time::{Duration, SystemTime};
 
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::model::time::{Stamp, Tick};
+use crate::model::time::{BootTime, Timestamp};
 
 /// Tells the time.
 pub trait Clock: Send + Sync {
     /// Now, on both clocks.
-    fn now(&self) -> Stamp;
+    fn now(&self) -> Timestamp;
 }
 
 /// The system's clocks: boot time, which goes on while suspended, and wall time.
@@ -18,31 +18,31 @@ pub trait Clock: Send + Sync {
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         let boot = clock_gettime(ClockId::Boottime);
-        Stamp { tick: Tick(boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000), wall: SystemTime::now() }
+        Timestamp { tick: BootTime(boot.tv_sec * 1000 + boot.tv_nsec / 1_000_000), wall: SystemTime::now() }
     }
 }
 
 /// A clock that stands until it is moved.
 #[derive(Debug)]
-pub struct ManualClock(Mutex<Stamp>);
+pub struct ManualClock(Mutex<Timestamp>);
 
 impl ManualClock {
     /// Starts at this wall time, as many milliseconds after boot as it is told.
     pub fn new(wall: SystemTime, since_boot: Duration) -> Self {
-        Self(Mutex::new(Stamp { tick: Tick(0).after(since_boot), wall }))
+        Self(Mutex::new(Timestamp { tick: BootTime(0).after(since_boot), wall }))
     }
 
     /// Moves on.
     pub fn advance(&self, time: Duration) {
         let mut now = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        *now = Stamp { tick: now.tick.after(time), wall: now.wall.checked_add(time).unwrap_or(now.wall) };
+        *now = Timestamp { tick: now.tick.after(time), wall: now.wall.checked_add(time).unwrap_or(now.wall) };
     }
 }
 
 impl Clock for ManualClock {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         *self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 }

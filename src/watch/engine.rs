@@ -10,23 +10,23 @@ use super::learn::{Learner, News};
 use super::ledger::Ledger;
 use super::report::Report;
 use super::vfmap::Mapper;
+use crate::assess::capacity::HostCapacity;
 use crate::assess::irq;
-use crate::assess::lane::Lanes;
-use crate::assess::outlook::missing;
-use crate::assess::verdicts::{Standings, Verdicts};
+use crate::assess::verdicts::{ResultCounts, Verdicts};
+use crate::assess::visibility::missing;
 use crate::assess::{View, assess};
-use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::benchmark::{BenchmarkHistories, BenchmarkRun, Outcome};
+use crate::model::check::{Check, CheckResult, Severity, Status};
 use crate::model::environment::Environment;
 use crate::model::event::{Event, EventKind};
-use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
+use crate::model::finding::{Condition, Finding, Hold, Subject, UnknownSubject};
 use crate::model::history::{Baseline, History};
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
-use crate::model::probe::{Outcome, ProbePasts, Run};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fault, Snapshot};
-use crate::model::time::{Stamp, Tick, rfc3339};
+use crate::model::time::{BootTime, Timestamp, rfc3339};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 
@@ -46,11 +46,11 @@ pub struct Engine {
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
-    recovered: VecDeque<(Finding, Tick)>,
+    recovered: VecDeque<(Finding, BootTime)>,
     shown: Arc<[Event]>,
     boot_id: Option<Arc<str>>,
     instant: bool,
-    probes: Arc<ProbePasts>,
+    probes: Arc<BenchmarkHistories>,
     maintenance: Option<Arc<str>>,
 }
 
@@ -66,16 +66,16 @@ impl Engine {
     }
 
     /// Takes what an earlier run remembered.
-    pub fn restore(&mut self, remembered: super::store::Remembered, now: Stamp) {
+    pub fn restore(&mut self, remembered: super::store::Remembered, now: Timestamp) {
         self.history.baseline = remembered.baseline;
         self.history.vf_map = remembered.vf_map;
         self.history.probes = remembered.probes;
         self.probes = Arc::new(self.history.probes.clone());
         self.learner.restore(remembered.boot_id.clone(), remembered.kernel_log);
         for (key, flaps) in remembered.flaps {
-            self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.tick_of(at)).collect();
+            self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.boot_time(at)).collect();
         }
-        self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.tick_of(since))));
+        self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.boot_time(since))));
         self.boot_id = remembered.boot_id.map(Arc::from);
         self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
@@ -93,7 +93,7 @@ impl Engine {
     }
 
     /// Takes what came of a probe: into its past, and into the events unless it was skipped.
-    pub fn record(&mut self, run: Run, now: Stamp) {
+    pub fn record(&mut self, run: BenchmarkRun, now: Timestamp) {
         if run.outcome != Outcome::Skipped {
             let subject = run.key.port.as_ref().map(ToString::to_string).unwrap_or_default();
             let text = format!("{} {}: {}", run.key.probe.as_str(), run.outcome.as_str(), run.text);
@@ -128,7 +128,7 @@ impl Engine {
     }
 
     /// Notes something that happened outside of the readings.
-    pub fn note(&mut self, now: Stamp, kind: EventKind, text: String) {
+    pub fn note(&mut self, now: Timestamp, kind: EventKind, text: String) {
         self.happened(now, [(kind, String::new(), text)]);
     }
 
@@ -146,7 +146,7 @@ impl Engine {
     pub fn observe(&mut self, snapshot: Snapshot) -> Report {
         let now = snapshot.taken;
         let topology = Topology::new(snapshot.all());
-        let lanes = Lanes::new(&snapshot, &topology);
+        let lanes = HostCapacity::new(&snapshot, &topology);
         let policy = Arc::clone(&self.policy);
         // Rules look at the baseline as it was before this pass; a single look never adds to it.
         let before = if self.instant { Some(self.history.baseline.clone()) } else { None };
@@ -167,7 +167,7 @@ impl Engine {
         let (conditions, excepted) = self.apply_policy(std::mem::take(&mut verdicts.conditions));
         let silent = LazyCell::new(|| silent(&snapshot));
         let unseen = |condition: &Condition| {
-            let undecided = |u: &Undecided| u.check == condition.check && u.subject == condition.subject;
+            let undecided = |u: &UnknownSubject| u.check == condition.check && u.subject == condition.subject;
             let device = condition.device.as_ref().is_some_and(|device| silent.contains(device.as_str()));
             let function = condition.pci_address.is_some_and(|address| silent.contains(&*address.to_string()));
             device || function || verdicts.undecided.iter().any(undecided)
@@ -234,36 +234,37 @@ impl Engine {
         verdicts: &Verdicts,
         findings: &[Finding],
         excepted: &[(Condition, Arc<str>)],
-        now: Stamp,
-    ) -> Standings {
-        let mut standings: Standings = Check::ALL.iter().map(|check| (*check, [0; Standing::ALL.len()])).collect();
-        let mut add = |check: Check, standing: Standing, count: i64| {
-            let place = Standing::ALL.iter().position(|s| *s == standing);
+        now: Timestamp,
+    ) -> ResultCounts {
+        let mut standings: ResultCounts =
+            Check::ALL.iter().map(|check| (*check, [0; CheckResult::ALL.len()])).collect();
+        let mut add = |check: Check, standing: CheckResult, count: i64| {
+            let place = CheckResult::ALL.iter().position(|s| *s == standing);
             if let Some(cell) = standings.get_mut(&check).zip(place).and_then(|(row, place)| row.get_mut(place)) {
                 *cell = cell.saturating_add_signed(count);
             }
         };
         for (check, (ok, skipped)) in &verdicts.settled {
-            add(*check, Standing::Ok, i64::try_from(*ok).unwrap_or(i64::MAX));
-            add(*check, Standing::Skipped, i64::try_from(*skipped).unwrap_or(i64::MAX));
+            add(*check, CheckResult::Ok, i64::try_from(*ok).unwrap_or(i64::MAX));
+            add(*check, CheckResult::Skipped, i64::try_from(*skipped).unwrap_or(i64::MAX));
         }
         for finding in findings {
             let condition = &finding.condition;
             add(condition.check, condition.severity.into(), 1);
             if self.ledger.lingers(finding, now.tick) {
-                add(condition.check, Standing::Ok, -1);
+                add(condition.check, CheckResult::Ok, -1);
             }
         }
         let found: BTreeSet<(Check, &Subject)> =
             findings.iter().map(|f| (f.condition.check, &f.condition.subject)).collect();
         for undecided in verdicts.undecided.iter().filter(|u| !found.contains(&(u.check, &u.subject))) {
-            add(undecided.check, Standing::Unknown, 1);
+            add(undecided.check, CheckResult::Unknown, 1);
         }
         for check in self.ledger.waiting() {
-            add(check, Standing::Ok, 1);
+            add(check, CheckResult::Ok, 1);
         }
         for (condition, _) in excepted {
-            add(condition.check, Standing::Skipped, 1);
+            add(condition.check, CheckResult::Skipped, 1);
         }
         standings
     }
@@ -275,7 +276,7 @@ impl Engine {
         before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
     }
 
-    fn happened(&mut self, now: Stamp, news: impl IntoIterator<Item = News>) {
+    fn happened(&mut self, now: Timestamp, news: impl IntoIterator<Item = News>) {
         let mut changed = false;
         for (kind, subject, text) in news {
             let event = Event { time: rfc3339(now.wall), kind, subject, text };
@@ -326,9 +327,9 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
         Some(Severity::Warning) => return Status::Warning,
         Some(Severity::Info) | None => {}
     }
-    let unread = verdicts.undecided.iter().any(Undecided::is_unread);
+    let unread = verdicts.undecided.iter().any(UnknownSubject::is_unread);
     let forbidden =
-        |collector: &CollectorState| collector.faults.iter().any(|fault| fault.reason == Reason::Permission);
+        |collector: &CollectorState| collector.faults.iter().any(|fault| fault.reason == ReadError::Permission);
     let blind = snapshot
         .collectors
         .iter()
@@ -345,7 +346,7 @@ fn status(snapshot: &Snapshot, verdicts: &Verdicts, findings: &[Finding]) -> Sta
 /// Whether a device is listed and nothing could be read of it, or its ports could not be listed.
 fn faceless(snapshot: &Snapshot) -> bool {
     let Some(rdma) = snapshot.collector("rdma") else { return false };
-    let hidden = |fault: &Fault| fault.reason == Reason::Permission;
+    let hidden = |fault: &Fault| fault.reason == ReadError::Permission;
     let listed = rdma.listed.as_ref().map_or(0, |listed| listed.len());
     let portless = |fault: &Fault| fault.source.ends_with("/ports") && !hidden(fault);
     let unseen = snapshot.devices().count() < listed && !rdma.faults.iter().any(hidden);

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{oneshot, watch};
 
 use super::report::Report;
+use crate::model::benchmark::BenchmarkRun;
 use crate::model::policy::Policy;
-use crate::model::probe::Run;
 
 /// A report and when its reading began.
 #[derive(Debug, Clone)]
@@ -30,7 +30,7 @@ pub enum Message {
     /// The policy changed; a sentence for the events.
     Policy(Arc<Policy>, String),
     /// A probe ran, or was skipped.
-    Probe(Box<Run>),
+    Probe(Box<BenchmarkRun>),
     /// Stop.
     Stop,
 }
@@ -72,7 +72,7 @@ impl Handle {
     }
 
     /// Hands over what came of a probe.
-    pub fn record(&self, run: Run) {
+    pub fn record(&self, run: BenchmarkRun) {
         let _ = self.inbox.send(Message::Probe(Box::new(run)));
     }
 

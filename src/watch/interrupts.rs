@@ -7,7 +7,7 @@ use crate::model::cpus::CpuSet;
 use crate::model::history::IrqHistory;
 use crate::model::ids::PciAddress;
 use crate::model::irq::{IrqFunction, IrqVector, RawCounts};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// More interrupts in a second than one CPU takes from one vector: a count that fell by more than so many could
 /// explain did not wrap, it started again.
@@ -21,7 +21,7 @@ pub struct Interrupts {
 
 #[derive(Debug, Default)]
 struct Function {
-    at: Option<Tick>,
+    at: Option<BootTime>,
     vectors: BTreeMap<u32, Vector>,
 }
 
@@ -29,7 +29,7 @@ struct Function {
 struct Vector {
     action: Option<Arc<str>>,
     counts: Option<RawCounts>,
-    counted: Tick,
+    counted: BootTime,
     effective: Option<Arc<CpuSet>>,
 }
 
@@ -84,7 +84,7 @@ impl Function {
 impl Vector {
     /// By how much each CPU's count has risen since the last reading; the counts themselves at the first one and for
     /// a number that was given to another.
-    fn rises(&mut self, vector: &IrqVector, counts: &RawCounts, now: Tick) -> Vec<(u32, u64)> {
+    fn rises(&mut self, vector: &IrqVector, counts: &RawCounts, now: BootTime) -> Vec<(u32, u64)> {
         let same = self.action.is_none() || vector.action.is_none() || self.action == vector.action;
         let before = self.counts.take().filter(|_| same).unwrap_or_else(|| Arc::from([]));
         let most = MOST_A_SECOND.saturating_mul(now.since(self.counted).as_secs() + 1);
@@ -114,7 +114,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::irq::Role;
+    use crate::model::irq::VectorRole;
 
     /// Number, CPUs in force, counts.
     type Row<'a> = (u32, &'a str, &'a [(u32, u32)]);
@@ -123,7 +123,7 @@ mod tests {
         let vector = |(irq, cpus, counts): &Row<'_>| IrqVector {
             irq: *irq,
             action: Some(Arc::from("mlx5_comp0")),
-            role: Role::Completion,
+            role: VectorRole::Completion,
             effective: CpuSet::from_list(cpus).map(Arc::new),
             allowed: None,
             hint: None,
@@ -131,7 +131,12 @@ mod tests {
             counts: Some(RawCounts::from(*counts)),
         };
         let vectors = vectors.iter().map(vector).collect();
-        IrqFunction { address: "0000:81:00.0".parse().unwrap(), numa_node: Some(0), vectors, at: Tick(second * 1000) }
+        IrqFunction {
+            address: "0000:81:00.0".parse().unwrap(),
+            numa_node: Some(0),
+            vectors,
+            at: BootTime(second * 1000),
+        }
     }
 
     fn play(readings: &[IrqFunction]) -> IrqHistory {

@@ -1,7 +1,7 @@
 //! How far the kernel log has been read, over restarts too, and what of it was lost.
 
 use super::learn::News;
-use crate::model::count::of_both;
+use crate::model::count::counted_as;
 use crate::model::event::EventKind;
 use crate::model::history::History;
 use crate::model::kmsg::KernelLog;
@@ -44,7 +44,7 @@ impl KernelLogTrack {
 
 /// How many records were, in words.
 fn records(count: u64) -> String {
-    of_both(count, "kernel log record was", "kernel log records were")
+    counted_as(count, "kernel log record was", "kernel log records were")
 }
 
 #[cfg(test)]
@@ -55,12 +55,12 @@ mod tests {
     use super::*;
     use crate::model::snapshot::Fact;
     use crate::model::system::System;
-    use crate::model::time::{Stamp, Tick};
+    use crate::model::time::{BootTime, Timestamp};
 
     fn snapshot(first: u64, last: u64, dropped: u64) -> Snapshot {
         let log = KernelLog { first: Some(first), last: Some(last), lost: dropped, ..KernelLog::default() };
         let system = System { boot_id: Some(Arc::from("this")), ..System::default() };
-        let taken = Stamp { tick: Tick(0), wall: SystemTime::UNIX_EPOCH };
+        let taken = Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH };
         Snapshot::new(taken, [Arc::new(log) as Fact, Arc::new(system)], Vec::new())
     }
 

@@ -7,19 +7,19 @@ use std::time::Duration;
 use super::interrupts::Interrupts;
 use super::kernel_log::KernelLogTrack;
 use super::roce::Roce;
+use crate::assess::capacity::{HostCapacity, is_virtual};
 use crate::assess::irq::placement;
-use crate::assess::lane::{Lanes, is_virtual};
 use crate::assess::ports::baseline_key;
 use crate::model::count::times;
 use crate::model::event::EventKind;
-use crate::model::history::{History, IrqBaseline, LinkBaseline, LinkHistory, PortBaseline, Window};
+use crate::model::history::{CounterWindow, History, IrqBaseline, LinkBaseline, LinkHistory, PortBaseline};
 use crate::model::ids::{Guid, PciAddress, PortKey};
-use crate::model::irq::{IrqFunction, Nodes};
+use crate::model::irq::{IrqFunction, NodeCpus};
 use crate::model::pcie::{AerSeverity, PciFunction};
 use crate::model::policy::{Policy, Thresholds};
 use crate::model::rdma::{Port, PortState, RdmaDevice};
 use crate::model::snapshot::Snapshot;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 use crate::model::topology::Topology;
 use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond, link_bandwidth};
 
@@ -35,7 +35,7 @@ pub struct Learner {
     ports: BTreeMap<PortKey, PortTrack>,
     links: BTreeMap<PciAddress, (TransfersPerSecond, Width)>,
     devices: Option<Arc<[Arc<str>]>>,
-    boot: Option<(Option<Arc<str>>, Tick)>,
+    boot: Option<(Option<Arc<str>>, BootTime)>,
     interrupts: Interrupts,
     kernel_log: KernelLogTrack,
     roce: Roce,
@@ -46,9 +46,9 @@ struct PortTrack {
     guid: Option<Guid>,
     state: Option<PortState>,
     episode: Episode,
-    counters_at: Option<Tick>,
+    counters_at: Option<BootTime>,
     link_downed: Option<u64>,
-    bytes: Option<(Tick, u64, u64)>,
+    bytes: Option<(BootTime, u64, u64)>,
 }
 
 impl Learner {
@@ -63,7 +63,7 @@ impl Learner {
         history: &mut History,
         snapshot: &Snapshot,
         topology: &Topology,
-        lanes: &Lanes,
+        lanes: &HostCapacity,
         policy: &Policy,
     ) -> Vec<News> {
         let mut news = Vec::new();
@@ -88,7 +88,7 @@ impl Learner {
         for function in snapshot.all::<PciFunction>() {
             count_errors(history, function, now);
         }
-        history.nodes = Nodes::of(snapshot).remembering(&history.nodes);
+        history.nodes = NodeCpus::of(snapshot).remembering(&history.nodes);
         self.interrupts.observe(&mut history.irqs, snapshot.all());
         self.kernel_log.observe(history, snapshot, &mut news);
         self.roce.observe(history, snapshot);
@@ -149,7 +149,7 @@ enum Episode {
     /// It was ACTIVE and is not.
     Lost { before: Option<u64> },
     /// It is ACTIVE again; counters read after `at` tell how often it went down.
-    Regained { at: Tick, before: Option<u64> },
+    Regained { at: BootTime, before: Option<u64> },
 }
 
 impl PortTrack {
@@ -160,7 +160,7 @@ impl PortTrack {
         key: &PortKey,
         device: &RdmaDevice,
         port: &Port,
-        now: Tick,
+        now: BootTime,
         settled: bool,
         policy: &Policy,
         news: &mut Vec<News>,
@@ -207,7 +207,7 @@ impl PortTrack {
         for limit in &policy.thresholds.errors {
             let Some(value) = port.counter(limit.counter) else { continue };
             if !past.windows.contains_key(limit.counter) {
-                past.windows.insert(Arc::from(limit.counter), Window::new(limit.window));
+                past.windows.insert(Arc::from(limit.counter), CounterWindow::new(limit.window));
             }
             if past.windows.get_mut(limit.counter).is_some_and(|window| window.push(device.counters_at, value)) {
                 reset.push(limit.counter);
@@ -222,7 +222,7 @@ impl PortTrack {
 
     /// How often the link was lost and regained since the last reading. While the port is down nothing counts; once
     /// it is ACTIVE again and its counters were read, they say how often it went down, at least once.
-    fn flaps(&mut self, counters_at: Tick, downed: Option<u64>, fresh: bool) -> u64 {
+    fn flaps(&mut self, counters_at: BootTime, downed: Option<u64>, fresh: bool) -> u64 {
         let rise = |before: Option<u64>| downed.zip(before).map(|(now, before)| now.saturating_sub(before));
         match self.episode {
             Episode::Regained { at, before } if counters_at >= at => {
@@ -235,9 +235,9 @@ impl PortTrack {
     }
 
     /// The busier direction since the last reading.
-    fn traffic(&mut self, port: &Port, at: Tick) -> Option<BytesPerSecond> {
-        use crate::model::counter::Meaning::{ReceivedBytes, TransmittedBytes};
-        let total = |wanted: fn(crate::model::counter::Meaning) -> Option<u64>| {
+    fn traffic(&mut self, port: &Port, at: BootTime) -> Option<BytesPerSecond> {
+        use crate::model::counter::CounterKind::{ReceivedBytes, TransmittedBytes};
+        let total = |wanted: fn(crate::model::counter::CounterKind) -> Option<u64>| {
             port.pma.total(wanted).or_else(|| port.hardware.total(wanted))
         };
         let received = total(|meaning| if let ReceivedBytes { unit } = meaning { Some(unit) } else { None })?;
@@ -257,11 +257,11 @@ fn is_active(state: PortState) -> bool {
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn new_link() -> LinkHistory {
-    let hour = || Window::new(Duration::from_secs(3600));
+    let hour = || CounterWindow::new(Duration::from_secs(3600));
     LinkHistory { changes: 0, aer: [hour(), hour(), hour()], root_aer: [hour(), hour(), hour()] }
 }
 
-fn count_errors(history: &mut History, function: &PciFunction, now: Tick) {
+fn count_errors(history: &mut History, function: &PciFunction, now: BootTime) {
     let counts =
         function.aer.classes.iter().any(Option::is_some) || function.aer.root_totals.iter().any(Option::is_some);
     if !counts {
@@ -287,7 +287,7 @@ fn learn_baseline(
     history: &mut History,
     snapshot: &Snapshot,
     topology: &Topology,
-    lanes: &Lanes,
+    lanes: &HostCapacity,
     news: &mut Vec<News>,
 ) {
     let nodes = history.nodes.clone();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::check::Check;
 use crate::model::finding::{Condition, Finding, Hold, Subject};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// Passes closer together than this count as one: a scrape between two passes of the interval is no proof.
 const APART: Duration = Duration::from_secs(4);
@@ -19,10 +19,10 @@ pub type Key = (Check, Subject);
 #[derive(Debug, Clone)]
 struct Entry {
     condition: Condition,
-    since: Tick,
-    seen: Tick,
+    since: BootTime,
+    seen: BootTime,
     passes: u32,
-    counted: Tick,
+    counted: BootTime,
     holds: bool,
 }
 
@@ -30,9 +30,9 @@ struct Entry {
 #[derive(Debug, Clone, Default)]
 pub struct Ledger {
     entries: BTreeMap<Key, Entry>,
-    restored: BTreeMap<(String, String), Tick>,
+    restored: BTreeMap<(String, String), BootTime>,
     /// When the first pass was.
-    first: Option<Tick>,
+    first: Option<BootTime>,
 }
 
 /// What changed in one pass.
@@ -47,7 +47,7 @@ pub struct Changes {
 impl Ledger {
     /// Remembers findings of an earlier run by check and subject: where their condition still holds they go on
     /// without waiting, with their old beginning.
-    pub fn restore(&mut self, findings: impl IntoIterator<Item = ((String, String), Tick)>) {
+    pub fn restore(&mut self, findings: impl IntoIterator<Item = ((String, String), BootTime)>) {
         self.restored = findings.into_iter().collect();
     }
 
@@ -55,7 +55,7 @@ impl Ledger {
     /// were. `instant`: nothing waits.
     pub fn observe(
         &mut self,
-        now: Tick,
+        now: BootTime,
         conditions: Vec<Condition>,
         unseen: impl Fn(&Condition) -> bool,
         instant: bool,
@@ -90,7 +90,7 @@ impl Ledger {
             }
         }
         self.entries.retain(|_, entry| {
-            let quiet = || entry.holds && now.since(entry.seen) < entry.condition.quiet;
+            let quiet = || entry.holds && now.since(entry.seen) < entry.condition.clear_after;
             let here = entry.seen == now || quiet() || unseen(&entry.condition);
             if !here && entry.holds {
                 changes.ended.push(entry.finding());
@@ -113,14 +113,14 @@ impl Ledger {
     }
 
     /// Whether this finding's condition is gone and only its quiet time keeps it.
-    pub fn lingers(&self, finding: &Finding, now: Tick) -> bool {
+    pub fn lingers(&self, finding: &Finding, now: BootTime) -> bool {
         let key = (finding.condition.check, finding.condition.subject.clone());
         self.entries.get(&key).is_some_and(|entry| entry.seen != now)
     }
 }
 
 impl Entry {
-    fn held_long_enough(&self, now: Tick) -> bool {
+    fn held_long_enough(&self, now: BootTime) -> bool {
         match self.condition.hold {
             Hold::None => true,
             Hold::For(time) => now.since(self.since) >= time,
@@ -146,11 +146,11 @@ mod tests {
     fn condition(hold: Hold, quiet: Duration) -> Condition {
         Condition::new(Check::DeviceMissing, subject(), Severity::Critical, "test", String::new())
             .hold(hold)
-            .quiet(quiet)
+            .clear_after(quiet)
     }
 
-    fn at(seconds: i64) -> Tick {
-        Tick(seconds * 1000)
+    fn at(seconds: i64) -> BootTime {
+        BootTime(seconds * 1000)
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::host::{Depth, Host, Spec};
 use crate::model::event::EventKind;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// After so long without an answer, other hands take over the readings that wait.
 const RELIEF: Duration = Duration::from_millis(20);
@@ -53,7 +53,7 @@ pub struct Poller {
     store: Option<Store>,
     saved: bool,
     /// The last kernel log record that the state directory knows, and since when.
-    log_kept: (Option<u64>, Tick),
+    log_kept: (Option<u64>, BootTime),
     host: Arc<Host>,
     collectors: Vec<Running>,
     crew: Crew<Done>,
@@ -61,7 +61,7 @@ pub struct Poller {
     sender: Sender<Message>,
     publish: watch::Sender<Option<Published>>,
     waiting: Vec<Waiter>,
-    counters_read: Option<Tick>,
+    counters_read: Option<BootTime>,
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
     pulse: Pulse,
@@ -104,7 +104,7 @@ impl Poller {
             engine,
             store,
             saved: true,
-            log_kept: (None, Tick(0)),
+            log_kept: (None, BootTime(0)),
             host,
             collectors,
             crew,
@@ -205,12 +205,12 @@ impl Poller {
         longest.unwrap_or_default() * 2
     }
 
-    fn due(&self, index: usize, now: Tick, wanted: bool) -> bool {
+    fn due(&self, index: usize, now: BootTime, wanted: bool) -> bool {
         self.collectors.get(index).is_some_and(|c| (wanted && c.spec.fresh) || c.due.is_none_or(|due| now >= due))
     }
 
     /// Reads these collectors; false when told to stop.
-    fn read(&mut self, due: &[usize], now: Tick, depth: Depth, listing: bool, limit: Duration) -> bool {
+    fn read(&mut self, due: &[usize], now: BootTime, depth: Depth, listing: bool, limit: Duration) -> bool {
         let began = Instant::now();
         let until = began + limit;
         let mut tasks = Vec::new();

@@ -14,14 +14,16 @@ use serde::{Deserialize, Serialize};
 use super::files;
 use super::written::{millis, millis_of, wall};
 use crate::host::fs::read_regular;
+use crate::model::benchmark::{
+    Benchmark, BenchmarkHistories, BenchmarkHistory, BenchmarkKey, BenchmarkRun, Measurements, Outcome,
+};
 use crate::model::ids::{DeviceName, PortKey};
-use crate::model::probe::{Measured, Outcome, Probe, ProbeKey, ProbePast, ProbePasts, Run};
 use crate::model::units::BytesPerSecond;
 
 /// One probe's past as it is written.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Stored {
-    probe: Probe,
+    probe: Benchmark,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<(String, u32)>,
     #[serde(default)]
@@ -33,7 +35,7 @@ pub struct Stored {
     #[serde(default)]
     spent: Vec<(u64, u64)>,
     #[serde(default)]
-    good: Vec<(String, Vec<Measured>)>,
+    good: Vec<(String, Vec<Measurements>)>,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,7 +46,7 @@ struct StoredRun {
     reason: String,
     text: String,
     #[serde(default)]
-    measured: Measured,
+    measured: Measurements,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     ceiling: Option<f64>,
     profile: String,
@@ -55,7 +57,7 @@ struct StoredRun {
 /// A run of a command.
 #[derive(Debug, Serialize, Deserialize)]
 struct HandedOver {
-    probe: Probe,
+    probe: Benchmark,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     port: Option<(String, u32)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -72,7 +74,7 @@ const LONGEST: u64 = 1 << 20;
 ///
 /// # Errors
 /// The directory is not there or cannot be written, or nobody has taken runs up for long.
-pub fn hand_over(directory: &Path, runs: &[Run]) -> io::Result<()> {
+pub fn hand_over(directory: &Path, runs: &[BenchmarkRun]) -> io::Result<()> {
     let mut lines = Vec::new();
     for run in runs {
         let line = HandedOver {
@@ -92,19 +94,19 @@ pub fn hand_over(directory: &Path, runs: &[Run]) -> io::Result<()> {
 }
 
 /// The runs that wait in a directory, oldest first.
-pub fn waiting(directory: &Path) -> Vec<Run> {
+pub fn waiting(directory: &Path) -> Vec<BenchmarkRun> {
     let bytes = read_regular(&directory.join(WAITING), LONGEST).unwrap_or_default();
     let line = |line: &[u8]| {
         let handed: HandedOver = serde_json::from_slice(line).ok()?;
         let port = handed.port.map(|(device, port)| PortKey { device: DeviceName::new(&device), port });
-        let run = restore_run(&ProbeKey { probe: handed.probe, port }, handed.run);
-        Some(Run { function: handed.function.and_then(|function| function.parse().ok()), ..run })
+        let run = restore_run(&BenchmarkKey { probe: handed.probe, port }, handed.run);
+        Some(BenchmarkRun { function: handed.function.and_then(|function| function.parse().ok()), ..run })
     };
     bytes.split(|byte| *byte == b'\n').filter_map(line).collect()
 }
 
 /// Takes up the runs that wait.
-pub fn take_up(directory: &Path) -> Vec<Run> {
+pub fn take_up(directory: &Path) -> Vec<BenchmarkRun> {
     let path = directory.join(WAITING);
     if std::fs::symlink_metadata(&path).is_err() {
         return Vec::new();
@@ -115,8 +117,8 @@ pub fn take_up(directory: &Path) -> Vec<Run> {
 }
 
 /// What is written of the past of probes.
-pub fn store(pasts: &ProbePasts) -> Vec<Stored> {
-    let stored = |(key, past): (&ProbeKey, &ProbePast)| Stored {
+pub fn store(pasts: &BenchmarkHistories) -> Vec<Stored> {
+    let stored = |(key, past): (&BenchmarkKey, &BenchmarkHistory)| Stored {
         probe: key.probe,
         port: key.port.as_ref().map(|port| (port.device.as_str().to_owned(), port.port)),
         runs: past.runs.iter().map(store_run).collect(),
@@ -129,25 +131,25 @@ pub fn store(pasts: &ProbePasts) -> Vec<Stored> {
 }
 
 /// The past of probes from what was written.
-pub fn restore(stored: Vec<Stored>) -> ProbePasts {
+pub fn restore(stored: Vec<Stored>) -> BenchmarkHistories {
     let past = |stored: Stored| {
         let port = stored.port.map(|(device, port)| PortKey { device: DeviceName::new(&device), port });
-        let key = ProbeKey { probe: stored.probe, port };
+        let key = BenchmarkKey { probe: stored.probe, port };
         let run = |run: StoredRun| restore_run(&key, run);
-        let past = ProbePast {
+        let past = BenchmarkHistory {
             runs: stored.runs.into_iter().map(run).collect(),
             last: stored.last.map(run),
             measured: stored.measured.map(run),
             spent: stored.spent.into_iter().map(|(at, took)| (wall(at), Duration::from_millis(took))).collect(),
             good: stored.good.into_iter().map(|(name, good)| (Arc::from(name), VecDeque::from(good))).collect(),
-            ..ProbePast::default()
+            ..BenchmarkHistory::default()
         };
         (key, past)
     };
     stored.into_iter().map(past).collect()
 }
 
-fn store_run(run: &Run) -> StoredRun {
+fn store_run(run: &BenchmarkRun) -> StoredRun {
     StoredRun {
         at: millis_of(run.at),
         took: millis(run.took),
@@ -161,8 +163,8 @@ fn store_run(run: &Run) -> StoredRun {
     }
 }
 
-fn restore_run(key: &ProbeKey, run: StoredRun) -> Run {
-    Run {
+fn restore_run(key: &BenchmarkKey, run: StoredRun) -> BenchmarkRun {
+    BenchmarkRun {
         key: key.clone(),
         at: wall(run.at),
         took: Duration::from_millis(run.took),
@@ -180,20 +182,20 @@ fn restore_run(key: &ProbeKey, run: StoredRun) -> Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::probe::{Direction, Statistic};
+    use crate::model::benchmark::{Direction, Statistic};
 
     #[test]
     fn runs_are_handed_over_once() {
         let directory = tempfile::tempdir().unwrap();
-        let key = ProbeKey { probe: Probe::Memory, port: None };
-        let run = |at: u64| Run {
+        let key = BenchmarkKey { probe: Benchmark::Memory, port: None };
+        let run = |at: u64| BenchmarkRun {
             key: key.clone(),
             at: wall(at),
             took: Duration::from_millis(3),
             outcome: Outcome::Ok,
             reason: Arc::from("as_usual"),
             text: Arc::from("a\nb"),
-            measured: Measured::default(),
+            measured: Measurements::default(),
             ceiling: None,
             profile: Arc::from("copy"),
             peer: None,
@@ -211,18 +213,18 @@ mod tests {
     #[test]
     fn what_is_written_comes_back() {
         let port = PortKey { device: DeviceName::new("mlx5_7"), port: 2 };
-        let key = ProbeKey { probe: Probe::RdmaPeer, port: Some(port) };
-        let mut pasts = ProbePasts::new();
+        let key = BenchmarkKey { probe: Benchmark::RdmaPeer, port: Some(port) };
+        let mut pasts = BenchmarkHistories::new();
         let past = pasts.entry(key.clone()).or_default();
         for (at, outcome) in [(0, Outcome::Ok), (1_000, Outcome::Failed), (2_000, Outcome::Inconclusive)] {
-            past.record(Run {
+            past.record(BenchmarkRun {
                 key: key.clone(),
                 at: wall(at * 1_000),
                 took: Duration::from_millis(5_250),
                 outcome,
                 reason: Arc::from("x"),
                 text: Arc::from("y"),
-                measured: Measured {
+                measured: Measurements {
                     bandwidth: vec![(Direction::OneWay, 1.5e9)],
                     latency: vec![(Direction::Write, Statistic::P99, 2.1e-6)],
                 },

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::assess::lane::Lanes;
-use crate::assess::verdicts::Standings;
+use crate::assess::capacity::HostCapacity;
+use crate::assess::verdicts::ResultCounts;
+use crate::model::benchmark::BenchmarkHistories;
 use crate::model::check::Status;
 use crate::model::event::Event;
-use crate::model::finding::{Finding, Undecided};
+use crate::model::finding::{Finding, UnknownSubject};
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
-use crate::model::probe::ProbePasts;
 use crate::model::snapshot::Snapshot;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 use crate::model::vfmap::VfMap;
@@ -26,17 +26,17 @@ pub struct Report {
     /// Links and paths.
     pub topology: Topology,
     /// Ports with their ceilings and shares.
-    pub lanes: Lanes,
+    pub lanes: HostCapacity,
     /// What holds, worst first.
     pub findings: Vec<Finding>,
     /// Findings that ended within the last ten minutes, newest first, and when: a port that is back has not been well.
-    pub recovered: Vec<(Finding, Tick)>,
+    pub recovered: Vec<(Finding, BootTime)>,
     /// Findings that policy accepts, with the reason given there.
     pub excepted: Vec<(Finding, Arc<str>)>,
     /// What could not be judged.
-    pub undecided: Vec<Undecided>,
+    pub undecided: Vec<UnknownSubject>,
     /// How many subjects stand where.
-    pub standings: Standings,
+    pub standings: ResultCounts,
     /// The host as a whole.
     pub status: Status,
     /// Things a missing permission hides, one sentence each, with what would show them.
@@ -50,7 +50,7 @@ pub struct Report {
     /// What is said of each function's interrupts.
     pub irqs: BTreeMap<PciAddress, IrqSummary>,
     /// What probes measured.
-    pub probes: Arc<ProbePasts>,
+    pub probes: Arc<BenchmarkHistories>,
     /// The busier direction's traffic of each port over the last interval; those that have been seen once have none.
     pub traffic: BTreeMap<PortKey, BytesPerSecond>,
     /// Why findings are only acknowledged now: the host is in maintenance.

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::ethtool::{Meaning, NetdevStatistics};
-use crate::model::history::{History, Window};
+use crate::model::ethtool::{NetdevStatistics, StatisticKind};
+use crate::model::history::{CounterWindow, History};
 use crate::model::ids::PortKey;
 use crate::model::netsetup::{NetdevSetup, PFC_FRAMES};
 use crate::model::rdma::{LinkLayer, RdmaDevice};
 use crate::model::roce;
 use crate::model::snapshot::Snapshot;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// The time that windows look back.
 pub const SPAN: Duration = Duration::from_secs(300);
@@ -19,9 +19,9 @@ pub const SPAN: Duration = Duration::from_secs(300);
 /// When each source was last taken.
 #[derive(Debug, Default)]
 pub struct Roce {
-    netdevs: BTreeMap<Arc<str>, Tick>,
-    setups: BTreeMap<Arc<str>, Tick>,
-    ports: BTreeMap<PortKey, Tick>,
+    netdevs: BTreeMap<Arc<str>, BootTime>,
+    setups: BTreeMap<Arc<str>, BootTime>,
+    ports: BTreeMap<PortKey, BootTime>,
 }
 
 impl Roce {
@@ -32,8 +32,8 @@ impl Roce {
                 continue;
             }
             let windows = history.netdevs.entry(Arc::clone(&statistics.netdev)).or_default();
-            for (statistic, value) in statistics.iter().filter(|(known, _)| known.meaning != Meaning::Percent) {
-                let window = windows.entry(Arc::clone(&statistic.name)).or_insert_with(|| Window::new(SPAN));
+            for (statistic, value) in statistics.iter().filter(|(known, _)| known.meaning != StatisticKind::Percent) {
+                let window = windows.entry(Arc::clone(&statistic.name)).or_insert_with(|| CounterWindow::new(SPAN));
                 window.push(statistics.at, value);
             }
         }
@@ -44,7 +44,7 @@ impl Roce {
             // Frames that were not counted before the first one was: from none on.
             let Some(pfc) = setup.dcb.pfc else { continue };
             let windows = history.netdevs.entry(Arc::clone(&setup.netdev)).or_default();
-            let window = windows.entry(Arc::from(PFC_FRAMES)).or_insert_with(|| Window::new(SPAN));
+            let window = windows.entry(Arc::from(PFC_FRAMES)).or_insert_with(|| CounterWindow::new(SPAN));
             window.push(setup.at, pfc.total().unwrap_or(0));
         }
         for device in snapshot.devices() {
@@ -61,7 +61,7 @@ impl Roce {
             let windows = history.roce.entry(key).or_default();
             for name in roce::all() {
                 if let Some(value) = port.counter(name) {
-                    windows.entry(name).or_insert_with(|| Window::new(SPAN)).push(device.counters_at, value);
+                    windows.entry(name).or_insert_with(|| CounterWindow::new(SPAN)).push(device.counters_at, value);
                 }
             }
         }

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use crate::host::collector::Setup;
 use crate::host::{Collector, Depth, Found, Host, Lane, Pass, Spec};
 use crate::model::ids::natural;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fact, Fault};
-use crate::model::time::{Stamp, Tick};
+use crate::model::time::{BootTime, Timestamp};
 
 /// How long after a change it is read: what changes together is read together.
 const SETTLED: Duration = Duration::from_millis(250);
@@ -26,7 +26,7 @@ pub enum Done {
         /// The collector itself.
         collector: Box<dyn Collector>,
         /// What it found, with a new lane for each key that was not known; or why it could not list.
-        found: Result<Vec<Opened>, Reason>,
+        found: Result<Vec<Opened>, ReadError>,
         /// What could not be read on the way.
         faults: Vec<Fault>,
     },
@@ -63,9 +63,9 @@ pub struct Running {
     /// Its row.
     pub spec: Spec,
     /// When it is to read next; none before its first pass.
-    pub due: Option<Tick>,
+    pub due: Option<BootTime>,
     /// When it is to list next what is there: a scrape between two passes of its own reads only what is known.
-    list_due: Option<Tick>,
+    list_due: Option<BootTime>,
     index: usize,
     host: Arc<Host>,
     /// The collector; lent while it lists.
@@ -74,7 +74,7 @@ pub struct Running {
     lister_stuck: bool,
     lanes: BTreeMap<Natural, Slot>,
     generation: u64,
-    now: Tick,
+    now: BootTime,
     depth: Depth,
     began: Instant,
     /// Whether it has read since its last success was noted.
@@ -124,7 +124,7 @@ impl Running {
             lister_stuck: false,
             lanes: BTreeMap::new(),
             generation: 0,
-            now: Tick::default(),
+            now: BootTime::default(),
             depth: Depth::Full,
             began: Instant::now(),
             ran: false,
@@ -135,7 +135,7 @@ impl Running {
 
     /// Starts a pass: what is there is listed if that is due or `listing` asks for it, and then each lane that is here
     /// is read.
-    pub fn begin(&mut self, now: Tick, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
+    pub fn begin(&mut self, now: BootTime, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
         (self.now, self.depth, self.began, self.ran) = (now, depth, Instant::now(), true);
         let due = listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due);
@@ -149,7 +149,7 @@ impl Running {
     }
 
     /// Something that it reads has changed: it reads again soon, but not once for each of many changes.
-    pub fn hasten(&mut self, now: Tick) {
+    pub fn hasten(&mut self, now: BootTime) {
         let soon = now.after(SETTLED).max(self.now.after(APART));
         self.due = self.due.map(|due| due.min(soon));
     }
@@ -266,8 +266,8 @@ impl Running {
         }
     }
 
-    fn count_reason(&mut self, reason: Reason) {
-        let counts = Reason::ALL.iter().zip(&mut self.state.errors);
+    fn count_reason(&mut self, reason: ReadError) {
+        let counts = ReadError::ALL.iter().zip(&mut self.state.errors);
         if let Some((_, count)) = counts.into_iter().find(|(known, _)| **known == reason) {
             *count += 1;
         }
@@ -297,7 +297,7 @@ impl Running {
             }
         }
         for _ in 0..newly_stuck {
-            self.count_reason(Reason::Timeout);
+            self.count_reason(ReadError::Timeout);
         }
         if newly_stuck > 0 && !self.is_reading() {
             self.state.duration = self.began.elapsed();
@@ -305,7 +305,7 @@ impl Running {
     }
 
     /// How it fares now.
-    pub fn state(&mut self, now: Instant, taken: Stamp) -> CollectorState {
+    pub fn state(&mut self, now: Instant, taken: Timestamp) -> CollectorState {
         self.expire(now);
         let reading = self.is_reading();
         if self.lister_stuck {
@@ -320,7 +320,7 @@ impl Running {
         if state.success && std::mem::take(&mut self.ran) {
             state.last_success = Some(taken);
         }
-        let silent = state.stuck.iter().map(|key| Fault { source: Arc::clone(key), reason: Reason::Timeout });
+        let silent = state.stuck.iter().map(|key| Fault { source: Arc::clone(key), reason: ReadError::Timeout });
         let read = self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| &slot.faults);
         state.faults = self.list_faults.iter().chain(read).cloned().chain(silent).collect();
         state.quarantined = self.lanes.values().map(|slot| slot.quarantined).sum();

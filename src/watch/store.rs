@@ -20,12 +20,12 @@ pub use error::StoreError;
 use super::files;
 use super::written::{millis_of, wall};
 use crate::host::fs::read_regular;
+use crate::model::benchmark::BenchmarkHistories;
 use crate::model::event::Event;
 use crate::model::finding::Finding;
 use crate::model::history::{Baseline, History};
 use crate::model::ids::{DeviceName, PortKey};
-use crate::model::probe::ProbePasts;
-use crate::model::time::Stamp;
+use crate::model::time::Timestamp;
 use crate::model::vfmap::VfMap;
 
 const VERSION: u32 = 1;
@@ -56,7 +56,7 @@ pub struct Remembered {
     /// Number of the last kernel log record that was read in that boot.
     pub kernel_log: Option<u64>,
     /// What probes measured.
-    pub probes: ProbePasts,
+    pub probes: BenchmarkHistories,
     /// Events, oldest first.
     pub events: Vec<Event>,
 }
@@ -252,7 +252,7 @@ impl Store {
         boot_id: Option<&str>,
         history: &History,
         findings: &[Finding],
-        now: Stamp,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
         if self.frozen {
             return Ok(());
@@ -265,14 +265,16 @@ impl Store {
                 .ports
                 .iter()
                 .filter(|(_, past)| !past.flaps.is_empty())
-                .map(|(key, past)| (key.to_string(), past.flaps.iter().map(|at| millis_of(now.wall_of(*at))).collect()))
+                .map(|(key, past)| {
+                    (key.to_string(), past.flaps.iter().map(|at| millis_of(now.wall_time(*at))).collect())
+                })
                 .collect(),
             findings: findings
                 .iter()
                 .map(|finding| Held {
                     check: finding.condition.check.as_str().to_owned(),
                     subject: finding.condition.subject.to_string(),
-                    since: millis_of(now.wall_of(finding.since)),
+                    since: millis_of(now.wall_time(finding.since)),
                 })
                 .collect(),
             vf_map: super::vfmap::stored::Map::from(&history.vf_map),

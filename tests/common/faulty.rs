@@ -24,12 +24,12 @@ pub enum Op {
     /// A link's target was asked for.
     Link,
     /// A directory was looked at.
-    Stamp,
+    Timestamp,
 }
 
 impl Op {
     /// Those that are recorded.
-    pub const ALL: [Self; 4] = [Self::Open, Self::List, Self::Link, Self::Stamp];
+    pub const ALL: [Self; 4] = [Self::Open, Self::List, Self::Link, Self::Timestamp];
 }
 
 /// What can be wrong with a path.
@@ -226,7 +226,7 @@ impl HostIo for Faulty {
     }
 
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
-        self.ask(Op::Stamp, path)?;
+        self.ask(Op::Timestamp, path)?;
         self.memory.stamp(path)
     }
 }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Measurements, Outcome, Statistic};
 use lanewatch::model::ids::{DeviceName, PortKey};
-use lanewatch::model::probe::{Direction, Measured, Outcome, Probe, ProbeKey, Run, Statistic};
 use lanewatch::model::units::BytesPerSecond;
 use lanewatch::watch::Poller;
 use lanewatch::watch::clock::ManualClock;
@@ -238,16 +238,16 @@ fn busy(out: &mut String) {
 }
 
 /// A run of a probe, as one that measured would report it.
-fn run(device: &str, port: u64, scrape: u64, at: SystemTime) -> Run {
+fn run(device: &str, port: u64, scrape: u64, at: SystemTime) -> BenchmarkRun {
     let slow = port == 1 && scrape > 25;
     let ceiling = if slow { 7.4e9 } else { 24.2e9 };
     #[allow(clippy::cast_precision_loss, reason = "small numbers")]
     let shake = (scrape as f64 * 1.7 + port as f64).sin();
     let one_way = ceiling * (0.965 + 0.01 * shake) * if slow { 0.8 } else { 1.0 };
     let latency = 1.1e-6 + 0.05e-6 * shake;
-    Run {
-        key: ProbeKey {
-            probe: if port == 2 { Probe::RdmaPeer } else { Probe::RdmaLoopback },
+    BenchmarkRun {
+        key: BenchmarkKey {
+            probe: if port == 2 { Benchmark::RdmaPeer } else { Benchmark::RdmaLoopback },
             port: Some(PortKey { device: DeviceName::new(device), port: 1 }),
         },
         at,
@@ -255,7 +255,7 @@ fn run(device: &str, port: u64, scrape: u64, at: SystemTime) -> Run {
         outcome: if slow { Outcome::Slow } else { Outcome::Ok },
         reason: Arc::from(""),
         text: Arc::from("written"),
-        measured: Measured {
+        measured: Measurements {
             bandwidth: vec![(Direction::OneWay, one_way), (Direction::Both, one_way * 1.9)],
             latency: vec![
                 (Direction::Write, Statistic::Typical, latency),

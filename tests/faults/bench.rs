@@ -18,11 +18,11 @@ use lanewatch::model::net::Netdev;
 use lanewatch::model::numa::NumaNode;
 use lanewatch::model::pcie::PciFunction;
 use lanewatch::model::rdma::RdmaDevice;
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 use lanewatch::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
 use lanewatch::model::sriov::Pf;
 use lanewatch::model::system::System;
-use lanewatch::model::time::{Stamp, Tick};
+use lanewatch::model::time::{BootTime, Timestamp};
 use lanewatch::watch::Engine;
 
 use super::common::faulty::{Faulty, Op};
@@ -62,12 +62,12 @@ pub struct Bench {
 
 /// What a pass read: all that is judged and said.
 pub struct Seen {
-    now: Stamp,
+    now: Timestamp,
     facts: Vec<Fact>,
     listed: Vec<(&'static str, Option<Keys>)>,
     faults: Vec<(&'static str, Fault)>,
     /// Read errors of this pass.
-    pub errors: BTreeMap<(&'static str, Reason), u64>,
+    pub errors: BTreeMap<(&'static str, ReadError), u64>,
 }
 
 impl PartialEq for Seen {
@@ -112,7 +112,7 @@ impl Bench {
         asked();
         for spec in host::COLLECTORS.iter().filter(|spec| collectors.contains(&spec.name)) {
             let mut collector = (spec.make)(&setup);
-            let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+            let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
             let found = collector.discover(&mut pass).unwrap();
             let listing = asked();
             let mut lanes = Vec::new();
@@ -194,7 +194,7 @@ pub struct Trial<'a> {
 impl Trial<'_> {
     /// Reads the host so long after its boot.
     pub fn read(&mut self, since: Duration) -> Seen {
-        let now = Stamp { tick: Tick(0).after(since), wall: SystemTime::UNIX_EPOCH + since };
+        let now = Timestamp { tick: BootTime(0).after(since), wall: SystemTime::UNIX_EPOCH + since };
         let mut seen = Seen { now, facts: Vec::new(), listed: Vec::new(), faults: Vec::new(), errors: BTreeMap::new() };
         for part in &mut self.parts {
             let (facts, listed, faults) = part.pass(self.host, now.tick);
@@ -228,7 +228,7 @@ impl Trial<'_> {
 type Keys = Arc<[Arc<str>]>;
 
 impl Part<'_> {
-    fn pass(&mut self, host: &Host, now: Tick) -> (Vec<Fact>, Option<Keys>, Vec<Fault>) {
+    fn pass(&mut self, host: &Host, now: BootTime) -> (Vec<Fact>, Option<Keys>, Vec<Fault>) {
         if !self.all && self.affected.is_empty() {
             let lanes = &self.clean.lanes;
             let facts = lanes.iter().flat_map(|lane| lane.facts.iter().cloned()).collect();

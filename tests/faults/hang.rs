@@ -9,7 +9,7 @@ use std::time::{Duration, Instant, SystemTime};
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::Spec;
 use lanewatch::host::collector::{Filter, Setup};
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 use lanewatch::watch::clock::ManualClock;
 use lanewatch::watch::{Engine, Poller, Report};
 
@@ -47,9 +47,9 @@ fn stuck(report: &Report) -> BTreeMap<&'static str, Vec<String>> {
 }
 
 /// Read errors of each collector that has any, by reason.
-fn errors(report: &Report) -> BTreeMap<&'static str, Vec<(Reason, u64)>> {
+fn errors(report: &Report) -> BTreeMap<&'static str, Vec<(ReadError, u64)>> {
     let counted =
-        |errors: [u64; Reason::ALL.len()]| Reason::ALL.into_iter().zip(errors).filter(|(_, n)| *n > 0).collect();
+        |errors: [u64; ReadError::ALL.len()]| ReadError::ALL.into_iter().zip(errors).filter(|(_, n)| *n > 0).collect();
     let all = report.snapshot.collectors.iter().map(|collector| (collector.name, counted(collector.errors)));
     all.filter(|(_, errors): &(_, Vec<_>)| !errors.is_empty()).collect()
 }
@@ -57,7 +57,7 @@ fn errors(report: &Report) -> BTreeMap<&'static str, Vec<(Reason, u64)>> {
 /// What asks for a path, and hence waits: the listing of a collector, which has no lanes until it answers, or lanes.
 fn expected(bench: &Bench, path: &Path) -> BTreeMap<&'static str, Vec<String>> {
     let ops: &[Op] = match table::kind(path, bench.io.original(path)) {
-        table::Kind::Directory => &[Op::List, Op::Stamp],
+        table::Kind::Directory => &[Op::List, Op::Timestamp],
         table::Kind::Link | table::Kind::Driver => &[Op::Link],
         _ => &[Op::Open],
     };
@@ -99,7 +99,7 @@ fn hang(clean: &Clean, path: &Path, deadline: Duration) -> Vec<String> {
         }
     };
     let expected = expected(bench, path);
-    let timeouts = expected.iter().map(|(name, keys)| (*name, vec![(Reason::Timeout, keys.len() as u64)])).collect();
+    let timeouts = expected.iter().map(|(name, keys)| (*name, vec![(ReadError::Timeout, keys.len() as u64)])).collect();
     let rules = rules(plan, &expected);
     io.spoil(path, &Fault::Hang);
     let mut poller = poller(io, deadline);

@@ -23,7 +23,7 @@ use bench::{Bench, Seen, Trial};
 use common::exposition::{Sample, parse};
 use common::faulty::{Fault, Op};
 use derived::{Plan, Rule, of_the_reading};
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 use table::Kind;
 
 /// When a host is read first, after its boot, and when again: by then nothing is left alone for an earlier refusal.
@@ -123,10 +123,10 @@ impl Sweep<'_> {
     }
 
     /// Each collector that asks for the path counts the fault once.
-    fn expected(&self, path: &Path, kind: Kind, fault: &str) -> BTreeMap<(&'static str, Reason), u64> {
+    fn expected(&self, path: &Path, kind: Kind, fault: &str) -> BTreeMap<(&'static str, ReadError), u64> {
         let Some(reason) = table::reason(kind, fault) else { return BTreeMap::new() };
         let ops: &[Op] = match kind {
-            Kind::Directory => &[Op::List, Op::Stamp],
+            Kind::Directory => &[Op::List, Op::Timestamp],
             Kind::Link | Kind::Driver => &[Op::Link],
             _ => &[Op::Open],
         };
@@ -176,7 +176,7 @@ fn paths(bench: &Bench) -> impl Iterator<Item = (PathBuf, Kind)> {
     bench.paths().into_iter().filter_map(|(path, ops)| {
         let entry = bench.io.original(&path);
         // What was asked for and is not there is no file to spoil.
-        let there = entry.is_some() || ops.contains(&Op::List) || ops.contains(&Op::Stamp);
+        let there = entry.is_some() || ops.contains(&Op::List) || ops.contains(&Op::Timestamp);
         let kind = table::kind(&path, entry);
         there.then_some((path, kind))
     })

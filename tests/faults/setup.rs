@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 
 use super::bench::Bench;
 use super::common::faulty::{Faulty, Op};
@@ -126,7 +126,7 @@ fn rules(path: &Path, askers: &BTreeSet<&'static str>, addresses: &[String]) -> 
 }
 
 /// Reasons that a fault may be counted with.
-fn reasons(kind: Kind, fault: &str) -> BTreeSet<Reason> {
+fn reasons(kind: Kind, fault: &str) -> BTreeSet<ReadError> {
     // A file that may say anything counts nothing, and what is no link is a directory of its own.
     [kind, Kind::Closed].into_iter().filter_map(|kind| table::reason(kind, fault)).collect()
 }

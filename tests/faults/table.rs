@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 use rustix::io::Errno;
 
 use super::common::faulty::Fault;
@@ -77,7 +77,7 @@ pub fn faults(kind: Kind) -> Vec<(&'static str, Fault)> {
 }
 
 /// The reason that a fault at a path is counted with; none for what is no error.
-pub fn reason(kind: Kind, fault: &str) -> Option<Reason> {
+pub fn reason(kind: Kind, fault: &str) -> Option<ReadError> {
     match (kind, fault) {
         (_, "ENOENT" | "dangling")
         | (Kind::Refused(_), "EINVAL" | "EOPNOTSUPP")
@@ -87,14 +87,14 @@ pub fn reason(kind: Kind, fault: &str) -> Option<Reason> {
         | (Kind::ClosedOrEmpty, "empty") => None,
         // A driver can't be a directory.
         (Kind::Driver, "EINVAL" | "no number" | "empty" | "1 MiB" | "not UTF-8" | "a directory") => {
-            Some(Reason::Malformed)
+            Some(ReadError::Malformed)
         }
-        (_, "EINVAL" | "EOPNOTSUPP") => Some(Reason::NotSupported),
-        (_, "EIO" | "a directory" | "looping") => Some(Reason::Io),
-        (_, "ENODEV") => Some(Reason::Gone),
-        (_, "EACCES") => Some(Reason::Permission),
-        (_, "ETIMEDOUT") => Some(Reason::Timeout),
-        (_, "no number" | "empty" | "1 MiB" | "not UTF-8") => Some(Reason::Malformed),
+        (_, "EINVAL" | "EOPNOTSUPP") => Some(ReadError::NotSupported),
+        (_, "EIO" | "a directory" | "looping") => Some(ReadError::Io),
+        (_, "ENODEV") => Some(ReadError::Gone),
+        (_, "EACCES") => Some(ReadError::Permission),
+        (_, "ETIMEDOUT") => Some(ReadError::Timeout),
+        (_, "no number" | "empty" | "1 MiB" | "not UTF-8") => Some(ReadError::Malformed),
         (_, other) => panic!("{other} is no fault"),
     }
 }

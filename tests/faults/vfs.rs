@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use lanewatch::model::reading::Reason;
+use lanewatch::model::reading::ReadError;
 
 use super::bench::{Bench, Seen};
 use super::common::exposition::Sample;
@@ -220,17 +220,17 @@ fn of_changes(sample: &Sample) -> bool {
 }
 
 /// Reasons with which a fault may be counted.
-fn reasons(fault: &str) -> &'static [Reason] {
+fn reasons(fault: &str) -> &'static [ReadError] {
     match fault {
         "ENOENT" | "dangling" => &[],
         // What is no link, or no directory, says so with EINVAL.
-        "EINVAL" | "EOPNOTSUPP" => &[Reason::NotSupported, Reason::Malformed],
-        "EIO" | "looping" => &[Reason::Io],
-        "a directory" => &[Reason::Io, Reason::Malformed],
-        "ENODEV" => &[Reason::Gone],
-        "EACCES" => &[Reason::Permission],
-        "ETIMEDOUT" => &[Reason::Timeout],
-        _ => &[Reason::Malformed],
+        "EINVAL" | "EOPNOTSUPP" => &[ReadError::NotSupported, ReadError::Malformed],
+        "EIO" | "looping" => &[ReadError::Io],
+        "a directory" => &[ReadError::Io, ReadError::Malformed],
+        "ENODEV" => &[ReadError::Gone],
+        "EACCES" => &[ReadError::Permission],
+        "ETIMEDOUT" => &[ReadError::Timeout],
+        _ => &[ReadError::Malformed],
     }
 }
 

@@ -10,11 +10,11 @@ use lanewatch::bench::schedule::Schedule;
 use lanewatch::bench::scheduler::{Program, Scheduler};
 use lanewatch::bench::station::Station;
 use lanewatch::bench::tools::Tools;
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, Direction, SkipReason};
 use lanewatch::model::ids::{DeviceName, PortKey};
-use lanewatch::model::maintenance::{Maintenance, Window};
+use lanewatch::model::maintenance::{Maintenance, MaintenanceWindow};
 use lanewatch::model::pcie::PciFunction;
 use lanewatch::model::policy::Policy;
-use lanewatch::model::probe::{Direction, Probe, ProbeKey, SkipReason};
 use lanewatch::model::rdma::RdmaResources;
 use lanewatch::model::snapshot::{Fact, Snapshot};
 use lanewatch::model::units::BytesPerSecond;
@@ -24,8 +24,8 @@ use lanewatch::watch::{Handle, Report};
 use super::Scene;
 use super::common::host::HostTree;
 
-pub(crate) fn key() -> ProbeKey {
-    ProbeKey { probe: Probe::RdmaLoopback, port: Some(PortKey { device: DeviceName::new("mlx5_0"), port: 1 }) }
+pub(crate) fn key() -> BenchmarkKey {
+    BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(PortKey { device: DeviceName::new("mlx5_0"), port: 1 }) }
 }
 
 /// A host whose port is up, silent and nobody's; `contexts` are open on the device.
@@ -78,7 +78,7 @@ struct Agent {
 }
 
 impl Agent {
-    fn new(probes: &[Probe], policy: Policy) -> Self {
+    fn new(probes: &[Benchmark], policy: Policy) -> Self {
         let scene = Scene::new("ok", &HostTree::new(1));
         let wall = humantime::parse_rfc3339("2026-11-28T02:30:00Z").unwrap();
         let clock = Arc::new(ManualClock::new(wall, Duration::from_secs(90_000)));
@@ -123,11 +123,11 @@ impl Drop for Agent {
 
 #[test]
 fn a_due_probe_runs_and_is_published() {
-    let mut agent = Agent::new(&[Probe::Memory], Policy::default());
+    let mut agent = Agent::new(&[Benchmark::Memory], Policy::default());
     let began = agent.clock.now().wall;
     agent.an_hour();
     let report = agent.report();
-    let past = report.probes.get(&ProbeKey { probe: Probe::Memory, port: None }).unwrap();
+    let past = report.probes.get(&BenchmarkKey { probe: Benchmark::Memory, port: None }).unwrap();
     assert_eq!((past.counts[0], past.runs.len()), (1, 1), "{past:?}");
     let run = past.measured.as_ref().unwrap();
     assert!(run.at > began && run.at <= began + Duration::from_secs(3_600), "by the clock that it was given");
@@ -136,16 +136,16 @@ fn a_due_probe_runs_and_is_published() {
 
 #[test]
 fn what_is_left_out_is_counted_with_its_reason() {
-    let window = Window::parse("Sat 02:00-04:00").unwrap();
+    let window = MaintenanceWindow::parse("Sat 02:00-04:00").unwrap();
     let maintenance = Maintenance { file: None, windows: vec![window] };
-    let mut agent = Agent::new(&[Probe::Memory], Policy { maintenance, ..Policy::default() });
+    let mut agent = Agent::new(&[Benchmark::Memory], Policy { maintenance, ..Policy::default() });
     agent.an_hour();
     let report = agent.report();
-    let memory = ProbeKey { probe: Probe::Memory, port: None };
+    let memory = BenchmarkKey { probe: Benchmark::Memory, port: None };
     let skips = |report: &Report| report.probes.get(&memory).map(|past| past.skips.clone()).unwrap_or_default();
     assert!(skips(&report).get(&SkipReason::Maintenance).is_some_and(|count| *count >= 2), "{:?}", skips(&report));
     assert_eq!(report.probes[&memory].last, None, "nothing ran");
-    let mut other = Agent::new(&[Probe::Memory], Policy::default());
+    let mut other = Agent::new(&[Benchmark::Memory], Policy::default());
     let held = HostLock::take(&other.lock).unwrap();
     other.an_hour();
     assert!(skips(&other.report()).contains_key(&SkipReason::Locked));
@@ -156,7 +156,7 @@ fn what_is_left_out_is_counted_with_its_reason() {
 
 #[test]
 fn a_port_of_which_too_little_is_known_is_left_alone() {
-    let mut agent = Agent::new(&[Probe::RdmaLoopback], Policy::default());
+    let mut agent = Agent::new(&[Benchmark::RdmaLoopback], Policy::default());
     agent.an_hour();
     let report = agent.report();
     let past = &report.probes[&key()];

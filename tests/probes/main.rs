@@ -26,9 +26,9 @@ use lanewatch::host::Host;
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome, Statistic};
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::policy::Policy;
-use lanewatch::model::probe::{Direction, Outcome, Probe, ProbeKey, Run, Statistic};
 use lanewatch::watch::clock::{Clock, SystemClock};
 use lanewatch::watch::{Engine, Poller, Report};
 use tempfile::TempDir;
@@ -98,12 +98,12 @@ impl Scene {
     }
 
     /// Runs the loop on `mlx5_0/1`. `beyond`: how long a program may take beyond the second that it measures.
-    fn run(&self, beyond: Duration) -> Run {
+    fn run(&self, beyond: Duration) -> BenchmarkRun {
         self.run_with(&Tools::in_folders(self.path("bin").into()), beyond)
     }
 
     /// The same with other programs.
-    pub(crate) fn run_with(&self, tools: &Tools, beyond: Duration) -> Run {
+    pub(crate) fn run_with(&self, tools: &Tools, beyond: Duration) -> BenchmarkRun {
         let report = self.report();
         let patience = Patience { listen: Duration::from_secs(120), beyond, ..Patience::default() };
         let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
@@ -117,7 +117,7 @@ impl Scene {
             now: &SystemTime::now,
         };
         let port = PortKey { device: DeviceName::new("mlx5_0"), port: 1 };
-        bench.run(&ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) }, None)
+        bench.run(&BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) }, None)
     }
 }
 
@@ -127,7 +127,7 @@ fn is_alive(pid: &str) -> bool {
 }
 
 /// The outcome and reason of a fake's run; nothing is left of it.
-fn outcome_of(mode: &str, beyond: Duration) -> (Run, Scene) {
+fn outcome_of(mode: &str, beyond: Duration) -> (BenchmarkRun, Scene) {
     let scene = Scene::new(mode, &HostTree::new(1));
     let run = scene.run(beyond);
     scene.is_clean();

@@ -4,14 +4,14 @@ use std::cell::RefCell;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use lanewatch::assess::probe::Ceiling;
+use lanewatch::assess::benchmark::Ceiling;
 use lanewatch::bench::probe::{Bench, Tuning};
 use lanewatch::bench::rdma::{NoServer, Patience, Peer, PeerServer, Plan, Serving};
 use lanewatch::bench::target::Target;
 use lanewatch::bench::tcp::{self, Attempt};
 use lanewatch::bench::tools::Tools;
 use lanewatch::host::netlink::socket::route;
-use lanewatch::model::probe::{Direction, Outcome, Probe, ProbeKey, Run};
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome};
 use lanewatch::model::units::BytesPerSecond;
 use lanewatch::watch::Report;
 
@@ -55,11 +55,11 @@ impl Peer for Nobody {
     }
 }
 
-fn key(probe: Probe) -> ProbeKey {
-    ProbeKey { probe, port: super::guarded::key().port }
+fn key(probe: Benchmark) -> BenchmarkKey {
+    BenchmarkKey { probe, port: super::guarded::key().port }
 }
 
-fn run(scene: &Scene, report: &Report, tools: &Tools, probe: Probe, peer: &dyn Peer) -> Run {
+fn run(scene: &Scene, report: &Report, tools: &Tools, probe: Benchmark, peer: &dyn Peer) -> BenchmarkRun {
     let patience = Patience { listen: Duration::from_secs(120), beyond: LONG, ..Patience::default() };
     let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
     let connect = route();
@@ -79,10 +79,10 @@ fn run(scene: &Scene, report: &Report, tools: &Tools, probe: Probe, peer: &dyn P
 fn what_the_counters_do_not_show_went_another_way() {
     let scene = Scene::new("ok", &HostTree::new(1));
     let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
-    let target = Target::new(&report, &scene.path("host/sys"), &key(Probe::RdmaPeer).port.unwrap()).unwrap();
+    let target = Target::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let ceiling = Ceiling::new(Some(BytesPerSecond::from_gbits(100.0)), None, 1.0);
     let peer = Near { tools: &tools, target, ceiling, serving: RefCell::default() };
-    let run = run(&scene, &report, &tools, Probe::RdmaPeer, &peer);
+    let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "counters_disagree"), "{}", run.text);
     assert_eq!(run.peer.as_deref(), Some("node18"));
     assert!(run.ceiling.is_some_and(|ceiling| (ceiling.gbits() - 100.0).abs() < 1e-9), "that of the worse end");
@@ -94,9 +94,9 @@ fn what_the_counters_do_not_show_went_another_way() {
 fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
     let scene = Scene::new("gone", &HostTree::new(1));
     let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
-    let target = Target::new(&report, &scene.path("host/sys"), &key(Probe::RdmaPeer).port.unwrap()).unwrap();
+    let target = Target::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
-    let run = run(&scene, &report, &tools, Probe::RdmaPeer, &peer);
+    let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer_gone"), "{}", run.text);
     drop(peer);
     scene.is_clean();
@@ -106,7 +106,7 @@ fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
 fn a_peer_that_starts_nothing_says_nothing_of_the_device() {
     let scene = Scene::new("ok", &HostTree::new(1));
     let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
-    let run = run(&scene, &report, &tools, Probe::RdmaPeer, &Nobody);
+    let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &Nobody);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer"));
     assert_eq!(&*run.text, "node19 starts no server: it does not answer");
 }
@@ -118,9 +118,9 @@ fn tcp_within_one_host_is_refused() {
     }
     let scene = Scene::new("ok", &HostTree::new(1));
     let (report, tools) = (scene.report(), Tools::new());
-    let target = Target::new(&report, &scene.path("host/sys"), &key(Probe::TcpPeer).port.unwrap()).unwrap();
+    let target = Target::new(&report, &scene.path("host/sys"), &key(Benchmark::TcpPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
-    let run = run(&scene, &report, &tools, Probe::TcpPeer, &peer);
+    let run = run(&scene, &report, &tools, Benchmark::TcpPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Skipped, "local_route"), "{}", run.text);
     assert!(run.text.contains("dev lo"), "{}", run.text);
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::host::COLLECTORS;
 use lanewatch::host::collector::Filter;
-use lanewatch::model::time::{Stamp, Tick};
+use lanewatch::model::time::{BootTime, Timestamp};
 use lanewatch::watch::clock::Clock;
 use lanewatch::watch::store::Store;
 use lanewatch::watch::{Engine, Poller};
@@ -25,12 +25,12 @@ const PASSES: u64 = 5_760;
 const HOUR: u64 = 240;
 
 /// A boot clock that goes on, and a wall clock that someone sets.
-struct StepClock(Mutex<Stamp>);
+struct StepClock(Mutex<Timestamp>);
 
 impl StepClock {
     fn advance(&self, time: Duration) {
         let mut now = self.0.lock().unwrap();
-        *now = Stamp { tick: now.tick.after(time), wall: now.wall + time };
+        *now = Timestamp { tick: now.tick.after(time), wall: now.wall + time };
     }
 
     fn set_wall(&self, change: impl FnOnce(SystemTime) -> SystemTime) {
@@ -40,7 +40,7 @@ impl StepClock {
 }
 
 impl Clock for StepClock {
-    fn now(&self) -> Stamp {
+    fn now(&self) -> Timestamp {
         *self.0.lock().unwrap()
     }
 }
@@ -88,7 +88,7 @@ fn a_day_of_passes_loses_no_event_and_grows_nothing() {
     let (io, devices) = of(&HostTree::new(4));
     let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
     let since = Duration::from_secs(3 * 86_400);
-    let clock = Arc::new(StepClock(Mutex::new(Stamp { tick: Tick(0).after(since), wall })));
+    let clock = Arc::new(StepClock(Mutex::new(Timestamp { tick: BootTime(0).after(since), wall })));
     let mut agent = poller(&io, &clock, state.path());
     let (mut done, mut downed) = (Done::default(), vec![0; devices.len()]);
     let (mut early, mut files) = (0, 0);

@@ -8,7 +8,7 @@ use std::time::Duration;
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::model::check::{Check, Severity};
 use lanewatch::model::event::EventKind;
-use lanewatch::model::kmsg::{Driver, KernelLog, Kind};
+use lanewatch::model::kmsg::{KernelLog, MessageKind, MessageSource};
 use lanewatch::watch::Report;
 use tempfile::TempDir;
 
@@ -35,7 +35,7 @@ fn log(report: &Report) -> &KernelLog {
 }
 
 fn links_down(report: &Report) -> u64 {
-    let pair = (Driver::Mlx5Core, Kind::LinkDown);
+    let pair = (MessageSource::Mlx5Core, MessageKind::LinkDown);
     log(report).counts.iter().find(|(other, _)| *other == pair).map(|(_, count)| *count).unwrap()
 }
 
@@ -105,7 +105,7 @@ fn an_agent_that_starts_again_counts_nothing_twice() {
             .collect::<Vec<_>>()
     };
     let count = |report: &Report| {
-        let pair = (Driver::Mlx5Core, Kind::DeviceHealth);
+        let pair = (MessageSource::Mlx5Core, MessageKind::DeviceHealth);
         log(report).counts.iter().find(|(other, _)| *other == pair).map(|(_, count)| *count)
     };
     let mut ring = String::new();

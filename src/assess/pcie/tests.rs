@@ -8,7 +8,7 @@ use crate::model::counter::Counters;
 use crate::model::pcie::{LinkEnd, PciFunction};
 use crate::model::rdma::{DeviceIdentity, Port, PortRate, PortState, RdmaDevice, Speed};
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 const ROOT: &str = "0000:3a:00.0";
 const CARD: &str = "0000:3b:00.0";
@@ -59,7 +59,7 @@ fn host(root: LinkEnd, card: LinkEnd, ports: u32, rate: f64) -> Vec<Fact> {
         identity: Arc::new(identity),
         ports: (1..=ports).map(port).collect(),
         counters: Counters::default(),
-        counters_at: Tick(0),
+        counters_at: BootTime(0),
     };
     vec![function(ROOT, None, 0x06_0400, root), function(CARD, Some(ROOT), 0x02_0700, card), Arc::new(device) as Fact]
 }

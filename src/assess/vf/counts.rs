@@ -3,7 +3,7 @@
 use super::{HOLD, Scene};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::{counted, of_both};
+use crate::model::count::{counted, counted_as};
 use crate::model::finding::{Condition, Subject};
 use crate::model::sriov::Pf;
 
@@ -20,7 +20,7 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                      only be set anew from 0 (sriov_numvfs).",
                     pf.address,
                     counted(configured, "VF"),
-                    of_both(present, "has", "have")
+                    counted_as(present, "has", "have")
                 ),
             )),
             (_, Some(reported)) if reported != present => Some((
@@ -43,9 +43,9 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         verdicts.found(
             Condition::new(Check::VfCountMismatch, subject, Severity::Warning, reason, summary)
                 .device(pf.devices.first().cloned())
-                .because("configured", pf.configured)
-                .because("present", Some(present))
-                .because("reported", pf.reported)
+                .with_evidence("configured", pf.configured)
+                .with_evidence("present", Some(present))
+                .with_evidence("reported", pf.reported)
                 .hold(HOLD),
         );
     }
@@ -72,13 +72,13 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                     "{}{name} is down and {} in use: nobody beyond this host is reached through it. Set the interface \
                      up; if it is, look at cable and switch port.",
                     pf.address,
-                    of_both(used, "of its VFs is", "of its VFs are")
+                    counted_as(used, "of its VFs is", "of its VFs are")
                 );
                 let subject = Subject::Pci(pf.address);
                 verdicts.found(
                     Condition::new(Check::VfPfDown, subject, Severity::Warning, reason, summary)
                         .device(pf.devices.first().cloned())
-                        .because("vfs_in_use", Some(used))
+                        .with_evidence("vfs_in_use", Some(used))
                         .hold(HOLD),
                 );
             }

@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::holder::{Claim, Domain, Elsewhere, Handle, Holder, Libvirt, Missing, Namespaces, Opener, Openers};
+use crate::model::holder::{
+    Claim, DeviceFile, Domain, Holder, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener, Openers,
+};
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, Vf};
 
 /// Everything that a snapshot says of holders.
 #[derive(Debug, Default)]
-pub struct Sources<'a> {
+pub struct HolderSources<'a> {
     openers: Option<&'a Openers>,
     /// Libvirt's view.
     pub libvirt: Option<&'a Libvirt>,
@@ -19,25 +21,25 @@ pub struct Sources<'a> {
     by_group: BTreeMap<u32, &'a Opener>,
     by_node: BTreeMap<&'a str, &'a Opener>,
     by_function: BTreeMap<PciAddress, &'a Opener>,
-    elsewhere: BTreeMap<PciAddress, &'a Elsewhere>,
+    elsewhere: BTreeMap<PciAddress, &'a NamespaceInterface>,
 }
 
 /// A holder, and its process where it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Held {
+pub struct ResolvedHolder {
     /// Who.
     pub holder: Holder,
     /// The process that has it open.
     pub pid: Option<u32>,
 }
 
-impl From<Holder> for Held {
+impl From<Holder> for ResolvedHolder {
     fn from(holder: Holder) -> Self {
         Self { holder, pid: None }
     }
 }
 
-impl<'a> Sources<'a> {
+impl<'a> HolderSources<'a> {
     /// Sorts what a snapshot has.
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let mut sources = Self {
@@ -54,9 +56,9 @@ impl<'a> Sources<'a> {
         for opener in sources.openers.iter().flat_map(|openers| &openers.openers) {
             for handle in &opener.handles {
                 match handle {
-                    Handle::Group(group) => drop(sources.by_group.insert(*group, opener)),
-                    Handle::Node(node) => drop(sources.by_node.insert(node, opener)),
-                    Handle::Function(address) => drop(sources.by_function.insert(*address, opener)),
+                    DeviceFile::Group(group) => drop(sources.by_group.insert(*group, opener)),
+                    DeviceFile::Node(node) => drop(sources.by_node.insert(node, opener)),
+                    DeviceFile::Function(address) => drop(sources.by_function.insert(*address, opener)),
                 }
             }
         }
@@ -88,8 +90,8 @@ impl<'a> Sources<'a> {
     }
 
     /// Who holds a VF.
-    pub fn holder(&self, vf: &Vf) -> Held {
-        let Some(address) = vf.address else { return Holder::Unknown(Missing::Source).into() };
+    pub fn holder(&self, vf: &Vf) -> ResolvedHolder {
+        let Some(address) = vf.address else { return Holder::Unknown(MissingAccess::Source).into() };
         if let Some(opener) = self.opener(vf, address) {
             return self.of_process(opener, address);
         }
@@ -112,12 +114,12 @@ impl<'a> Sources<'a> {
         }
         match self.namespaces {
             Some(namespaces) => namespaces.missing.map_or(Holder::None, Holder::Unknown).into(),
-            None => Holder::Unknown(Missing::Source).into(),
+            None => Holder::Unknown(MissingAccess::Source).into(),
         }
     }
 
     /// Who holds a PF that a driver for user space has; none for one that this host drives itself.
-    pub fn holder_of_pf(&self, pf: &Pf) -> Option<Held> {
+    pub fn holder_of_pf(&self, pf: &Pf) -> Option<ResolvedHolder> {
         let function = Vf {
             address: Some(pf.address),
             driver: pf.driver.clone(),
@@ -135,7 +137,7 @@ impl<'a> Sources<'a> {
     }
 
     /// A machine by its domain's name, else a pod, else the process itself.
-    fn of_process(&self, opener: &Opener, address: PciAddress) -> Held {
+    fn of_process(&self, opener: &Opener, address: PciAddress) -> ResolvedHolder {
         let of_pid = |(domain, _): &(&'a Domain, &'a Claim)| domain.pid == Some(opener.pid);
         let by_libvirt = || self.live_claims(address).find(of_pid).map(|(domain, _)| Arc::clone(&domain.name));
         let holder = match (opener.domain.clone().or_else(by_libvirt), &opener.pod) {
@@ -143,26 +145,26 @@ impl<'a> Sources<'a> {
             (None, Some(pod)) => Holder::Pod(Arc::clone(pod)),
             (None, None) => Holder::Process(Arc::clone(&opener.name)),
         };
-        Held { holder, pid: Some(opener.pid) }
+        ResolvedHolder { holder, pid: Some(opener.pid) }
     }
 
     /// The holder of a function with a driver for user space that no visible process has open.
-    fn given_away(&self, address: PciAddress) -> Held {
+    fn given_away(&self, address: PciAddress) -> ResolvedHolder {
         if self.sees_all_processes() {
             // A claim without a process is no holder.
             return Holder::None.into();
         }
         if let Some((domain, _)) = self.live_claims(address).next() {
-            return Held { holder: Holder::Vm(Arc::clone(&domain.name)), pid: domain.pid };
+            return ResolvedHolder { holder: Holder::Vm(Arc::clone(&domain.name)), pid: domain.pid };
         }
         Holder::Unknown(self.missing()).into()
     }
 
-    fn missing(&self) -> Missing {
+    fn missing(&self) -> MissingAccess {
         match self.openers {
-            None => Missing::Source,
-            Some(openers) if !openers.visible => Missing::Processes,
-            Some(openers) => openers.missing.unwrap_or(Missing::Descriptors),
+            None => MissingAccess::Source,
+            Some(openers) if !openers.visible => MissingAccess::Processes,
+            Some(openers) => openers.missing.unwrap_or(MissingAccess::Descriptors),
         }
     }
 }

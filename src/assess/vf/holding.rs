@@ -78,7 +78,7 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
         names(claims)
     );
     let condition = Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, "gone", summary);
-    Some(condition.because("claimed_by", Some(names(claims))).hold(HOLD))
+    Some(condition.with_evidence("claimed_by", Some(names(claims))).hold(HOLD))
 }
 
 fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Condition> {
@@ -123,7 +123,7 @@ fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Conditio
         return None;
     };
     let condition = seen.condition(Check::VfDangling, severity, reason, summary);
-    Some(condition.because("claimed_by", Some(names(claims))))
+    Some(condition.with_evidence("claimed_by", Some(names(claims))))
 }
 
 /// `vf_group_shared`: a VF that user space drives is not alone in its IOMMU group.
@@ -148,7 +148,7 @@ pub(super) fn group_shared(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         );
         verdicts.found(
             seen.condition(Check::VfGroupShared, Severity::Warning, "not_isolated", summary)
-                .because("iommu_group", Some(group)),
+                .with_evidence("iommu_group", Some(group)),
         );
     }
 }
@@ -171,7 +171,7 @@ pub(super) fn driver(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         );
         verdicts.found(
             seen.condition(Check::VfDriverChanged, Severity::Warning, "override_ignored", summary)
-                .because("driver_override", Some(&**wanted)),
+                .with_evidence("driver_override", Some(&**wanted)),
         );
     }
 }

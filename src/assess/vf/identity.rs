@@ -7,9 +7,9 @@ use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::holder::Holder;
 use crate::model::ids::Guid;
-use crate::model::reading::Reason;
-use crate::model::sriov::{Detail, Fabric, Mac, VfKey};
-use crate::model::vfmap::Identity;
+use crate::model::reading::ReadError;
+use crate::model::sriov::{Fabric, Mac, VfDetail, VfKey};
+use crate::model::vfmap::VfIdentity;
 
 /// `vf_identity_zero`: a GUID of an InfiniBand VF is zero (or all ones). A zero MAC address on Ethernet is none: the
 /// guest makes its own.
@@ -24,7 +24,7 @@ pub(super) fn zero(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let Some(guids) = guids.filter(|guids| guids.iter().any(|(_, guid)| guid.is_some())) else {
             // What the driver does not offer is nothing that could be read.
             let refused = match seen.pf.detail {
-                Detail::Unavailable(reason) => Some(reason).filter(|reason| *reason != Reason::NotSupported),
+                VfDetail::Unavailable(reason) => Some(reason).filter(|reason| *reason != ReadError::NotSupported),
                 _ => None,
             };
             verdicts.unknown(Check::VfIdentityZero, seen.subject(), refused.filter(|_| seen.vf.config.is_none()));
@@ -60,7 +60,7 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     let mut guids: BTreeMap<Guid, Vec<VfKey>> = BTreeMap::new();
     let mut macs: BTreeMap<(Mac, u16), Vec<VfKey>> = BTreeMap::new();
     let vlan = |seen: &Seen<'_>| seen.vf.config.and_then(|config| config.vlan).map_or(0, |vlan| vlan.id);
-    let identity = |seen: &Seen<'_>| seen.vf.config.as_ref().map(Identity::of).unwrap_or_default();
+    let identity = |seen: &Seen<'_>| seen.vf.config.as_ref().map(VfIdentity::of).unwrap_or_default();
     for seen in scene.vfs() {
         let own = identity(&seen);
         let mut note = |guid: Guid| {
@@ -103,7 +103,7 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         );
         verdicts.found(
             seen.condition(Check::VfIdentityDuplicate, Severity::Critical, reason, summary)
-                .because("same_as", Some(names)),
+                .with_evidence("same_as", Some(names)),
         );
     }
 }
@@ -112,7 +112,7 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
 /// identity.
 pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     let machines = &scene.view.history.vf_map.machines;
-    let mut held: BTreeMap<&str, Vec<Identity>> = BTreeMap::new();
+    let mut held: BTreeMap<&str, Vec<VfIdentity>> = BTreeMap::new();
     for seen in scene.vfs() {
         if let Holder::Vm(name) = &seen.row.holder {
             held.entry(name).or_default().push(seen.row.identity);

@@ -19,8 +19,8 @@ use crate::model::holder::Holder;
 use crate::model::ids::PciAddress;
 use crate::model::qid::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey};
-use crate::model::vfmap::Row;
-use holders::Sources;
+use crate::model::vfmap::MappedVf;
+use holders::HolderSources;
 
 /// Longer than it takes to make VFs, to boot a guest, or to set a pod's network up.
 const HOLD: Hold = Hold::For(Duration::from_secs(120));
@@ -28,7 +28,7 @@ const HOLD: Hold = Hold::For(Duration::from_secs(120));
 /// What the checks of VFs look at.
 struct Scene<'a> {
     view: &'a View<'a>,
-    sources: Sources<'a>,
+    sources: HolderSources<'a>,
     pfs: Vec<&'a Pf>,
     /// Queue pair maps by PF, where there are any.
     qid_maps: BTreeMap<PciAddress, &'a QidMap>,
@@ -41,7 +41,7 @@ impl<'a> Scene<'a> {
         self.pfs.iter().copied().flat_map(move |pf| {
             pf.vfs.iter().filter_map(move |vf| {
                 let key = VfKey { pf: pf.address, vf: vf.number };
-                Some(Seen { pf, vf, key, row: map.rows.get(&key)? })
+                Some(Seen { pf, vf, key, row: map.vfs.get(&key)? })
             })
         })
     }
@@ -58,7 +58,7 @@ struct Seen<'a> {
     pf: &'a Pf,
     vf: &'a Vf,
     key: VfKey,
-    row: &'a Row,
+    row: &'a MappedVf,
 }
 
 impl Seen<'_> {
@@ -82,9 +82,9 @@ impl Seen<'_> {
         Condition::new(check, self.subject(), severity, reason, summary)
             .address(self.vf.address)
             .device(self.vf.devices.first().cloned())
-            .because("driver", self.vf.driver.as_deref())
-            .because("holder_kind", Some(holder.kind()))
-            .because("holder", Some(holder.name()).filter(|name| !name.is_empty()))
+            .with_evidence("driver", self.vf.driver.as_deref())
+            .with_evidence("holder_kind", Some(holder.kind()))
+            .with_evidence("holder", Some(holder.name()).filter(|name| !name.is_empty()))
             .hold(HOLD)
     }
 
@@ -99,7 +99,7 @@ impl Seen<'_> {
 pub fn all(view: &View<'_>, verdicts: &mut Verdicts) {
     let qid_maps = view.snapshot.all::<QidMap>().map(|map| (map.pf, map)).collect();
     let scene =
-        Scene { view, sources: Sources::new(view.snapshot), pfs: view.snapshot.all::<Pf>().collect(), qid_maps };
+        Scene { view, sources: HolderSources::new(view.snapshot), pfs: view.snapshot.all::<Pf>().collect(), qid_maps };
     counts::mismatch(&scene, verdicts);
     counts::pf_down(&scene, verdicts);
     holding::orphan(&scene, verdicts);

@@ -23,7 +23,7 @@ pub(super) fn map(scene: &Scene<'_>, seen: Seen<'_>, verdicts: &mut Verdicts) {
         );
         verdicts.found(
             seen.condition(Check::VfMapStale, Severity::Critical, "qid_claimed_twice", summary)
-                .because("global_queue_pair", Some(*number)),
+                .with_evidence("global_queue_pair", Some(*number)),
         );
         return;
     }

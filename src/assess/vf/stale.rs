@@ -8,7 +8,7 @@ use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::holder::Holder;
 use crate::model::time::rfc3339;
-use crate::model::vfmap::{Signal, Trust};
+use crate::model::vfmap::{Signal, Verification};
 
 /// A detach that has not finished after this time will not.
 const DETACH: Hold = Hold::For(Duration::from_secs(10 * 60));
@@ -16,22 +16,22 @@ const DETACH: Hold = Hold::For(Duration::from_secs(10 * 60));
 /// `vf_map_stale`: a VF, or in a guest a function, is not verified since a sign of a migration.
 pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     for seen in scene.vfs() {
-        match seen.row.trust {
-            Trust::Unverified { since, signal } => {
+        match seen.row.verification {
+            Verification::Unverified { since, signal } => {
                 let (reason, hold, text) = describe(seen, signal);
                 let summary = format!("{text} ({}).", rfc3339(since));
                 verdicts.found(
                     seen.condition(Check::VfMapStale, Severity::Critical, reason, summary)
-                        .because("signal", Some(signal.as_str()))
-                        .because("unverified_since", Some(rfc3339(since)))
+                        .with_evidence("signal", Some(signal.as_str()))
+                        .with_evidence("unverified_since", Some(rfc3339(since)))
                         .hold(hold),
                 );
             }
-            Trust::Undisturbed | Trust::Verified(_) => queues::map(scene, seen, verdicts),
+            Verification::Undisturbed | Verification::Verified(_) => queues::map(scene, seen, verdicts),
         }
     }
     for (address, row) in &scene.view.history.vf_map.guest {
-        let Trust::Unverified { since, signal } = row.trust else {
+        let Verification::Unverified { since, signal } = row.verification else {
             verdicts.ok(Check::VfMapStale);
             continue;
         };
@@ -46,8 +46,8 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         verdicts.found(
             Condition::new(Check::VfMapStale, subject, Severity::Critical, signal.as_str(), summary)
                 .device(device.map(|device| device.name.clone()))
-                .because("signal", Some(signal.as_str()))
-                .because("unverified_since", Some(rfc3339(since)))
+                .with_evidence("signal", Some(signal.as_str()))
+                .with_evidence("unverified_since", Some(rfc3339(since)))
                 .hold(HOLD),
         );
     }

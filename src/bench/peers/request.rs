@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::assess::probe::Ceiling;
+use crate::assess::benchmark::Ceiling;
 use crate::bench::rdma::{Plan, Program};
 use crate::model::units::BytesPerSecond;
 

@@ -16,8 +16,8 @@ use crate::bench::rdma::{Patience, Plan, Program, Serving};
 use crate::bench::station::Station;
 use crate::bench::target::Target;
 use crate::bench::tools::Tools;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
 use crate::model::ids::PortKey;
-use crate::model::probe::{Probe, ProbeKey, SkipReason};
 use crate::watch::clock::Clock;
 use crate::watch::{Handle, Report};
 
@@ -98,12 +98,12 @@ impl Servers {
         let ports = self.station.ports(&report);
         let port = request.port_of(ports.len()).and_then(|index| ports.get(index));
         let port = port.ok_or_else(|| unavailable("no port is active here"))?;
-        let probe = if plan.program == Program::Iperf { Probe::TcpPeer } else { Probe::RdmaPeer };
+        let probe = if plan.program == Program::Iperf { Benchmark::TcpPeer } else { Benchmark::RdmaPeer };
         if self.tools.find(plan.program.name()).is_none() {
             return Err(unavailable(&format!("{} is not installed here", plan.program.name())));
         }
         let lock = self.lock()?;
-        self.may_run(from, &report, &ProbeKey { probe, port: Some(port.clone()) })?;
+        self.may_run(from, &report, &BenchmarkKey { probe, port: Some(port.clone()) })?;
         let target = self.station.target(&report, port).ok_or_else(|| unavailable("the port is gone"))?;
         if is_stopped() {
             return Err(not_started("the agent ends"));
@@ -155,7 +155,7 @@ impl Servers {
     }
 
     /// Whether the guard lets a server run. Traffic and holders may be those of the same peer's probe a moment ago.
-    fn may_run(&self, from: Option<IpAddr>, report: &Report, key: &ProbeKey) -> Result<(), Refusal> {
+    fn may_run(&self, from: Option<IpAddr>, report: &Report, key: &BenchmarkKey) -> Result<(), Refusal> {
         let Some(port) = &key.port else { return Ok(()) };
         let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(who, at, since): &Visit| *who == from && at == port && since.elapsed() < VISIT;

@@ -2,7 +2,7 @@
 //! closing brace, a comma after a lone value. It carries no unit: that is the caller's, who asked for one.
 
 use super::{BandwidthRow, Report, Unit};
-use crate::model::probe::Statistic;
+use crate::model::benchmark::Statistic;
 
 /// Longest document that is looked at, in bytes.
 const LONGEST: usize = 1 << 20;

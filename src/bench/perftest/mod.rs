@@ -15,7 +15,7 @@ pub use trouble::Trouble;
 
 use std::ops::RangeInclusive;
 
-use crate::model::probe::Statistic;
+use crate::model::benchmark::Statistic;
 use crate::model::units::BytesPerSecond;
 
 /// More than any port or slot that is made carries, both ways together: 10 Tb/s.

@@ -2,7 +2,7 @@
 //! releases and options add some; values below 0.1 have another number of decimals; lines of both ends may be mixed.
 
 use super::{BandwidthRow, Report, Unit, trouble};
-use crate::model::probe::Statistic;
+use crate::model::benchmark::Statistic;
 
 /// A column of a table.
 #[derive(Debug, Clone, Copy, PartialEq)]

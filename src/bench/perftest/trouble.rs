@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::status::Completion;
-use crate::model::probe::Failure;
+use crate::model::benchmark::Failure;
 
 /// Something that kept data from moving.
 #[derive(Debug, Clone, PartialEq, Eq)]

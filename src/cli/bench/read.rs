@@ -17,10 +17,10 @@ use crate::cli::one_shot::read_once;
 use crate::cli::output::print;
 use crate::cli::settings::Settings;
 use crate::export::json::reading::{self as json, Item};
+use crate::model::benchmark;
 use crate::model::check::Check;
 use crate::model::finding::Subject;
 use crate::model::ids::PortKey;
-use crate::model::probe;
 use crate::model::rdma::PortState;
 use crate::model::units::BytesPerSecond;
 use crate::watch::Report;
@@ -129,7 +129,9 @@ fn summary(item: &Item, report: Option<&Report>, by_name: bool) -> String {
         Said::Latency(typical) => format!("latency: typically {:.2} us{device}", typical * 1e6),
         Said::Failed(failure, text) => {
             let now = match failure {
-                probe::Failure::PortDown => report.zip(item.port.as_ref()).and_then(|(report, port)| now(report, port)),
+                benchmark::Failure::PortDown => {
+                    report.zip(item.port.as_ref()).and_then(|(report, port)| now(report, port))
+                }
                 _ => None,
             };
             format!("FAILED ({}){device}: {text}{}", failure.as_str(), now.unwrap_or_default())

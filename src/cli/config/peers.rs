@@ -9,7 +9,7 @@ use crate::bench::peers::request::MOST_SECONDS;
 use crate::bench::rdma::Patience;
 use crate::fleet::post::Post;
 use crate::fleet::tls::TlsFiles;
-use crate::model::probe::Probe;
+use crate::model::benchmark::Benchmark;
 
 /// Probes between hosts.
 #[derive(Debug, Clone)]
@@ -41,12 +41,12 @@ const AROUND: Duration = Duration::from_secs(15);
 pub fn peers(
     file: &Path,
     table: &PeersConfig,
-    probes: &[Probe],
+    probes: &[Benchmark],
     duration: Duration,
     patience: Patience,
 ) -> Result<PeersSettings, ConfigError> {
     let read = TableReader::new(file, "probe.");
-    let between = probes.iter().find(|probe| matches!(probe, Probe::RdmaPeer | Probe::TcpPeer));
+    let between = probes.iter().find(|probe| matches!(probe, Benchmark::RdmaPeer | Benchmark::TcpPeer));
     if let Some(probe) = between.filter(|_| table.list.is_none()) {
         let message = format!("is missing: {} needs the list of hosts that measure with each other", probe.as_str());
         return Err(read.wrong("peers.list", message));

@@ -7,7 +7,7 @@ use super::reader::TableReader;
 use super::{ConfigError, PolicyConfig, ThresholdConfig};
 use crate::model::check::{Check, Severity};
 use crate::model::ids::DeviceName;
-use crate::model::maintenance::Window;
+use crate::model::maintenance::MaintenanceWindow;
 use crate::model::policy::{Exception, LinkPolicy, Policy, PortPolicy, Thresholds};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
@@ -56,7 +56,7 @@ pub fn policy(file: &Path, tables: &PolicyConfig) -> Result<Policy, ConfigError>
     policy.maintenance.file.clone_from(&tables.maintenance.file);
     for text in &tables.maintenance.windows {
         let allowed = "a window in UTC such as \"Sat 02:00-04:00\", or \"02:00-04:00\" for every day";
-        let window = Window::parse(text).ok_or_else(|| read.is_not("maintenance.windows", text, allowed))?;
+        let window = MaintenanceWindow::parse(text).ok_or_else(|| read.is_not("maintenance.windows", text, allowed))?;
         policy.maintenance.windows.push(window);
     }
     policy.thresholds = thresholds(&read, &tables.threshold)?;

@@ -13,7 +13,7 @@ use crate::bench::lock::HostLock;
 use crate::bench::probe::Tuning;
 use crate::bench::rdma::Patience;
 use crate::cli::args::bench::HIGHEST_GID;
-use crate::model::probe::Probe;
+use crate::model::benchmark::Benchmark;
 
 /// What is measured, how, and when.
 #[derive(Debug, Clone)]
@@ -21,7 +21,7 @@ pub struct ProbeSettings {
     /// Whether the agent measures by itself.
     pub enabled: bool,
     /// Which probes.
-    pub probes: Vec<Probe>,
+    pub probes: Vec<Benchmark>,
     /// Which devices; all when there is none.
     pub devices: Option<Regex>,
     /// Time between two runs of a probe, about.
@@ -46,13 +46,13 @@ pub fn probe(file: &Path, table: &ProbeConfig) -> Result<ProbeSettings, ConfigEr
     let read = TableReader::new(file, "probe.");
     let mut probes = Vec::new();
     for name in &table.probes {
-        let all: Vec<&str> = Probe::ALL.iter().map(|probe| probe.as_str()).collect();
+        let all: Vec<&str> = Benchmark::ALL.iter().map(|probe| probe.as_str()).collect();
         let allowed = format!("a probe; they are {}", all.join(", "));
-        let known = Probe::ALL.iter().copied().find(|probe| probe.as_str() == name);
+        let known = Benchmark::ALL.iter().copied().find(|probe| probe.as_str() == name);
         probes.push(known.ok_or_else(|| read.is_not("probes", name, &allowed))?);
     }
     if probes.is_empty() {
-        probes = vec![Probe::RdmaLoopback];
+        probes = vec![Benchmark::RdmaLoopback];
     }
     let devices = table.devices.as_deref().map(|text| read.pattern("devices", text)).transpose()?;
     let (usual, rules) = (Tuning::default(), Rules::default());

@@ -6,7 +6,7 @@ use super::json::moment;
 use super::{causes, name};
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{Fleet, LeftOut};
-use crate::model::count::{counted, of_both};
+use crate::model::count::{counted, counted_as};
 use crate::model::time::rfc3339;
 use crate::model::units::BytesPerSecond;
 
@@ -51,7 +51,7 @@ fn left_out(out: &mut String, fleet: &Fleet) {
         if hosts.count > 0 {
             let names: Vec<String> = hosts.first.iter().take(3).map(|id| name(fleet, id)).collect();
             let others = if hosts.count > names.len() as u64 { ", ..." } else { "" };
-            let _ = writeln!(out, "not in it: {} ({}{others})", of_both(hosts.count, one, more), names.join(", "));
+            let _ = writeln!(out, "not in it: {} ({}{others})", counted_as(hosts.count, one, more), names.join(", "));
         }
     };
     line(&fleet.dead, "host that cannot be scraped", "hosts that cannot be scraped");

@@ -1,13 +1,13 @@
 //! The agent, its collectors and what they could not read.
 
 use super::FIRST;
-use crate::assess::outlook::outlook;
+use crate::assess::visibility::visibility;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
 use crate::export::web::Refused;
 use crate::model::posture::Posture;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::CollectorState;
 use crate::model::time::unix_seconds;
 
@@ -40,7 +40,7 @@ pub const FAMILIES: &[Family] = &[
         worst: "13",
         since: FIRST,
         write: |content, out| {
-            for sight in outlook(&content.report.snapshot, &content.report.vf_map) {
+            for sight in visibility(&content.report.snapshot, &content.report.vf_map) {
                 out.info(&[sight.area.into(), sight.seen.as_str().into(), sight.reason.into()]);
             }
         },
@@ -188,7 +188,7 @@ fn host_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
 
 fn read_errors(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for collector in &content.report.snapshot.collectors {
-        for (reason, count) in Reason::ALL.iter().zip(collector.errors) {
+        for (reason, count) in ReadError::ALL.iter().zip(collector.errors) {
             out.counter(&[collector.name.into(), reason.as_str().into()], count);
         }
     }

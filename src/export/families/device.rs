@@ -4,7 +4,7 @@ use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
-use crate::model::counter::{Class, Meaning};
+use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::{QueuePairs, RdmaDevice, RdmaResources};
 
@@ -111,13 +111,13 @@ fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for device in whole(content) {
         for (counter, value) in device.counters.iter() {
             let class = match counter.meaning {
-                Meaning::Level => continue,
-                Meaning::Event(class) => class,
-                Meaning::TransmitWait => Class::Congestion,
-                Meaning::ReceivedBytes { .. }
-                | Meaning::TransmittedBytes { .. }
-                | Meaning::ReceivedPackets
-                | Meaning::TransmittedPackets => Class::Traffic,
+                CounterKind::Level => continue,
+                CounterKind::Event(class) => class,
+                CounterKind::TransmitWait => CounterClass::Congestion,
+                CounterKind::ReceivedBytes { .. }
+                | CounterKind::TransmittedBytes { .. }
+                | CounterKind::ReceivedPackets
+                | CounterKind::TransmittedPackets => CounterClass::Traffic,
             };
             out.counter(&[device.name.as_str().into(), (&counter.name).into(), class.as_str().into()], value);
         }
@@ -126,7 +126,7 @@ fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
 
 fn device_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for device in whole(content) {
-        for (counter, value) in device.counters.iter().filter(|(counter, _)| counter.meaning == Meaning::Level) {
+        for (counter, value) in device.counters.iter().filter(|(counter, _)| counter.meaning == CounterKind::Level) {
             out.gauge(&[device.name.as_str().into(), (&counter.name).into()], value);
         }
     }

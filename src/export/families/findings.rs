@@ -6,7 +6,7 @@ use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
-use crate::model::check::{Check, Standing};
+use crate::model::check::{Check, CheckResult};
 use crate::model::ids::DeviceName;
 use crate::model::time::unix_seconds;
 
@@ -66,7 +66,7 @@ fn findings(content: &Content<'_>, out: &mut Series<'_, '_>) {
 fn subjects(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for check in Check::ALL {
         let counts = content.report.standings.get(check).copied().unwrap_or_default();
-        for (standing, count) in Standing::ALL.iter().zip(counts) {
+        for (standing, count) in CheckResult::ALL.iter().zip(counts) {
             out.gauge(&[check.as_str().into(), standing.as_str().into()], count);
         }
     }

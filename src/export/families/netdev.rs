@@ -4,7 +4,7 @@ use super::FIRST;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::{Label, Series};
-use crate::model::ethtool::{Direction, Meaning, NetdevLine, NetdevStatistics, Statistic};
+use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::netsetup::{NetdevSetup, PriorityTrust};
 
 /// The rows.
@@ -29,7 +29,7 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| {
             each(content, |netdev, name, meaning, value| {
-                if let Meaning::Event(class) = meaning {
+                if let StatisticKind::Event(class) = meaning {
                     out.counter(&[netdev, name, class.as_str().into()], value);
                 }
             });
@@ -44,7 +44,7 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| {
             each(content, |netdev, _, meaning, value| {
-                if let Meaning::PfcFrames { priority, direction } = meaning {
+                if let StatisticKind::PfcFrames { priority, direction } = meaning {
                     out.counter(&[netdev, u32::from(priority).into(), direction.as_str().into()], value);
                 }
             });
@@ -61,7 +61,7 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| {
             each(content, |netdev, _, meaning, value| {
-                if let Meaning::PauseMicroseconds { priority, direction } = meaning {
+                if let StatisticKind::PauseMicroseconds { priority, direction } = meaning {
                     let priority = priority.map_or(Label::Text("global"), |priority| u32::from(priority).into());
                     #[expect(clippy::cast_precision_loss, reason = "microseconds of a pause are far below 2^53")]
                     out.seconds(&[netdev, priority, direction.as_str().into()], value as f64 / 1e6);
@@ -79,7 +79,7 @@ pub const FAMILIES: &[Family] = &[
         write: |content, out| {
             each(content, |netdev, name, meaning, value| {
                 if let Ok(percent) = u32::try_from(value)
-                    && meaning == Meaning::Percent
+                    && meaning == StatisticKind::Percent
                 {
                     out.gauge(&[netdev, name], f64::from(percent) / 100.0);
                 }
@@ -125,14 +125,14 @@ fn dcb_frames(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for setup in setups(content) {
         let statistics = content.report.snapshot.all::<NetdevStatistics>().find(|known| known.netdev == setup.netdev);
         let counted = statistics.is_some_and(|statistics| {
-            statistics.layout.iter().any(|known| matches!(known.meaning, Meaning::PfcFrames { .. }))
+            statistics.layout.iter().any(|known| matches!(known.meaning, StatisticKind::PfcFrames { .. }))
         });
         let Some((pfc, (sent, received))) = setup.dcb.pfc.and_then(|pfc| Some((pfc, pfc.frames?))) else { continue };
         if counted {
             continue;
         }
         for (priority, (sent, received)) in (0u8..).zip(sent.into_iter().zip(received)) {
-            for (direction, frames) in [(Direction::Received, received), (Direction::Transmitted, sent)] {
+            for (direction, frames) in [(PauseDirection::Received, received), (PauseDirection::Transmitted, sent)] {
                 if pfc.enabled.has(priority) || frames > 0 {
                     out.counter(
                         &[(&setup.netdev).into(), u32::from(priority).into(), direction.as_str().into()],
@@ -144,15 +144,15 @@ fn dcb_frames(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn each<'a>(content: &Content<'a>, mut write: impl FnMut(Label<'a>, Label<'a>, Meaning, u64)) {
+fn each<'a>(content: &Content<'a>, mut write: impl FnMut(Label<'a>, Label<'a>, StatisticKind, u64)) {
     let mut all: Vec<&NetdevStatistics> = content.report.snapshot.all().collect();
     all.sort_by(|a, b| a.netdev.cmp(&b.netdev));
     all.dedup_by(|a, b| a.netdev == b.netdev);
     for statistics in all {
         for (index, (statistic, value)) in statistics.iter().enumerate() {
             // Should a driver have a name, or two names for one thing, twice, the first stands.
-            let same = |other: &Statistic| match statistic.meaning {
-                Meaning::Event(_) | Meaning::Percent => other.name == statistic.name,
+            let same = |other: &NetdevStatistic| match statistic.meaning {
+                StatisticKind::Event(_) | StatisticKind::Percent => other.name == statistic.name,
                 meaning => other.meaning == meaning,
             };
             if !statistics.layout.iter().take(index).any(same) {

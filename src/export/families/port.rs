@@ -1,11 +1,11 @@
 //! Ports: state, rate, traffic and every other counter.
 
 use super::FIRST;
-use crate::assess::lane::PortLane;
+use crate::assess::capacity::PortCapacity;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::{Content, PortRow};
 use crate::export::series::{Label, Series};
-use crate::model::counter::Meaning;
+use crate::model::counter::CounterKind;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState};
 use crate::model::reading::Reading;
 use crate::model::units::BytesPerSecond;
@@ -82,7 +82,7 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| {
             total(content, out, |meaning| match meaning {
-                Meaning::ReceivedBytes { unit } => Some(unit),
+                CounterKind::ReceivedBytes { unit } => Some(unit),
                 _ => None,
             });
         },
@@ -96,7 +96,7 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST,
         write: |content, out| {
             total(content, out, |meaning| match meaning {
-                Meaning::TransmittedBytes { unit } => Some(unit),
+                CounterKind::TransmittedBytes { unit } => Some(unit),
                 _ => None,
             });
         },
@@ -108,7 +108,7 @@ pub const FAMILIES: &[Family] = &[
         labels: PORT,
         worst: "1 a port",
         since: FIRST,
-        write: |content, out| total(content, out, |meaning| (meaning == Meaning::ReceivedPackets).then_some(1)),
+        write: |content, out| total(content, out, |meaning| (meaning == CounterKind::ReceivedPackets).then_some(1)),
     },
     Family {
         name: "lanewatch_port_transmitted_packets_total",
@@ -117,7 +117,7 @@ pub const FAMILIES: &[Family] = &[
         labels: PORT,
         worst: "1 a port",
         since: FIRST,
-        write: |content, out| total(content, out, |meaning| (meaning == Meaning::TransmittedPackets).then_some(1)),
+        write: |content, out| total(content, out, |meaning| (meaning == CounterKind::TransmittedPackets).then_some(1)),
     },
     Family {
         name: "lanewatch_port_transmit_wait_ticks_total",
@@ -126,7 +126,7 @@ pub const FAMILIES: &[Family] = &[
         labels: PORT,
         worst: "1 a port",
         since: FIRST,
-        write: |content, out| total(content, out, |meaning| (meaning == Meaning::TransmitWait).then_some(1)),
+        write: |content, out| total(content, out, |meaning| (meaning == CounterKind::TransmitWait).then_some(1)),
     },
     Family {
         name: "lanewatch_port_events_total",
@@ -202,13 +202,13 @@ fn port_physical_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn lane(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&PortLane) -> Option<BytesPerSecond>) {
+fn lane(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&PortCapacity) -> Option<BytesPerSecond>) {
     for row in whole(content) {
         out.known(&row.labels(), row.lane.and_then(&of).map(|rate| rate.0));
     }
 }
 
-fn total(content: &Content<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(Meaning) -> Option<u64>) {
+fn total(content: &Content<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(CounterKind) -> Option<u64>) {
     for row in whole(content) {
         let port = row.port;
         if let Some(value) = port.pma.total(&wanted).or_else(|| port.hardware.total(&wanted)) {
@@ -221,7 +221,7 @@ fn port_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for row in whole(content) {
         let [device, number] = row.labels();
         for (counter, value) in row.port.counters() {
-            if let Meaning::Event(class) = counter.meaning {
+            if let CounterKind::Event(class) = counter.meaning {
                 out.counter(&[device, number, (&counter.name).into(), class.as_str().into()], value);
             }
         }
@@ -231,7 +231,7 @@ fn port_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
 fn port_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
     for row in whole(content) {
         let [device, number] = row.labels();
-        for (counter, value) in row.port.counters().filter(|(counter, _)| counter.meaning == Meaning::Level) {
+        for (counter, value) in row.port.counters().filter(|(counter, _)| counter.meaning == CounterKind::Level) {
             out.gauge(&[device, number, (&counter.name).into()], value);
         }
     }

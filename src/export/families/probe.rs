@@ -5,8 +5,8 @@ use crate::bench::peers::words::Ending;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::Label;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::DeviceName;
-use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 use crate::model::time::unix_seconds;
 
 /// The rows.
@@ -35,7 +35,7 @@ pub const FAMILIES: &[Family] = &[
         worst: "11 a probe",
         since: FIRST,
         write: |content, out| {
-            for probe in Probe::ALL {
+            for probe in Benchmark::ALL {
                 let pasts = || content.report.probes.iter().filter(|(key, _)| key.probe == *probe);
                 if pasts().next().is_none() {
                     continue;
@@ -143,12 +143,12 @@ pub const FAMILIES: &[Family] = &[
 
 const PORT: &[&str] = &["probe", "device", "port"];
 
-fn labels(key: &ProbeKey) -> [Label<'_>; 3] {
+fn labels(key: &BenchmarkKey) -> [Label<'_>; 3] {
     [key.probe.as_str().into(), key.device().map(DeviceName::as_str).into(), key.port.as_ref().map(|p| p.port).into()]
 }
 
 /// Each probe with its last run that measured something.
-fn each<'a>(content: &Content<'a>, mut write: impl FnMut([Label<'a>; 3], &'a Run)) {
+fn each<'a>(content: &Content<'a>, mut write: impl FnMut([Label<'a>; 3], &'a BenchmarkRun)) {
     for (key, past) in &*content.report.probes {
         if let Some(run) = &past.measured {
             write(labels(key), run);

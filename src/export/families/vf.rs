@@ -7,7 +7,7 @@ use crate::export::series::{Label, Series};
 use crate::model::qid::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
 use crate::model::time::unix_seconds;
-use crate::model::vfmap::{PfRow, Signal};
+use crate::model::vfmap::{MappedPf, Signal};
 
 /// The rows.
 pub const FAMILIES: &[Family] = &[
@@ -213,7 +213,7 @@ fn each(content: &Content<'_>, mut write: impl FnMut(&Pf, &Vf)) {
 }
 
 /// PFs with their row in the map.
-fn rows<'a>(content: &'a Content<'_>) -> impl Iterator<Item = (&'a Pf, &'a PfRow)> {
+fn rows<'a>(content: &'a Content<'_>) -> impl Iterator<Item = (&'a Pf, &'a MappedPf)> {
     content.pfs.iter().filter_map(|pf| Some((*pf, content.report.vf_map.pfs.get(&pf.address)?)))
 }
 
@@ -238,7 +238,7 @@ fn config(content: &Content<'_>, out: &mut Series<'_, '_>) {
 fn holders(content: &Content<'_>, out: &mut Series<'_, '_>) {
     each(content, |pf, vf| {
         let key = VfKey { pf: pf.address, vf: vf.number };
-        if let Some(row) = content.report.vf_map.rows.get(&key) {
+        if let Some(row) = content.report.vf_map.vfs.get(&key) {
             let (kind, name) = (row.holder.kind(), row.holder.name());
             out.info(&[pf.address.into(), vf.number.into(), kind.into(), name.into()]);
         }

@@ -3,17 +3,17 @@
 use serde_json::{Map, Value, json};
 
 use super::{SCHEMA, host};
+use crate::model::benchmark::BenchmarkRun;
 use crate::model::ids::DeviceName;
-use crate::model::probe::Run;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
 
 /// What came of some runs.
-pub fn runs(report: &Report, runs: &[Run]) -> Value {
+pub fn runs(report: &Report, runs: &[BenchmarkRun]) -> Value {
     json!({ "schema": SCHEMA, "host": host(report), "runs": runs.iter().map(run).collect::<Vec<_>>() })
 }
 
-fn run(run: &Run) -> Value {
+fn run(run: &BenchmarkRun) -> Value {
     let bandwidth: Map<String, Value> =
         run.measured.bandwidth.iter().map(|(way, value)| (way.as_str().to_owned(), json!(value))).collect();
     let mut latency: Map<String, Value> = Map::new();

@@ -15,7 +15,7 @@ use crate::model::net::Netdev;
 use crate::model::numa::NumaNode;
 use crate::model::pcie::{Aer, AerSeverity, FunctionKind, PciFunction};
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState, RdmaDevice, RdmaResources};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::CollectorState;
 use crate::model::time::rfc3339;
 use crate::model::topology::Link;
@@ -53,7 +53,7 @@ impl Unreadable {
     /// The value of a reading; why there is none is noted under its key.
     fn take<T>(&mut self, key: &str, reading: Reading<T>) -> Option<T> {
         if let Some(reason) = reading.reason() {
-            self.0.insert(key.to_owned(), json!(Reason::as_str(reason)));
+            self.0.insert(key.to_owned(), json!(ReadError::as_str(reason)));
         }
         reading.value()
     }
@@ -212,7 +212,7 @@ fn resources_value(resources: &RdmaResources) -> Value {
 }
 
 fn collector_value(collector: &CollectorState) -> Value {
-    let fault = |source: &str, reason: Reason| json!({ "source": source, "reason": reason });
+    let fault = |source: &str, reason: ReadError| json!({ "source": source, "reason": reason });
     json!({
         "collector": collector.name,
         "success": collector.success,

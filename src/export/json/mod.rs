@@ -8,7 +8,7 @@ pub mod vf;
 
 use serde_json::{Map, Value, json};
 
-use crate::model::check::{Check, Standing, Status};
+use crate::model::check::{Check, CheckResult, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
@@ -30,7 +30,7 @@ pub fn findings(report: &Report, status: Status) -> Value {
     let recovered = report.recovered.iter().map(|(finding, ended)| {
         let mut value = finding_value(report, finding);
         if let Value::Object(map) = &mut value {
-            map.insert("ended".to_owned(), json!(rfc3339(report.snapshot.taken.wall_of(*ended))));
+            map.insert("ended".to_owned(), json!(rfc3339(report.snapshot.taken.wall_time(*ended))));
         }
         value
     });
@@ -75,7 +75,7 @@ fn finding_value(report: &Report, finding: &Finding) -> Value {
         "pci_address": found.pci_address,
         "reason": found.reason,
         "summary": found.summary,
-        "since": rfc3339(report.snapshot.taken.wall_of(finding.since)),
+        "since": rfc3339(report.snapshot.taken.wall_time(finding.since)),
         "evidence": found.evidence,
     })
 }
@@ -83,7 +83,7 @@ fn finding_value(report: &Report, finding: &Finding) -> Value {
 fn standings(report: &Report) -> Map<String, Value> {
     let of = |check: &Check| {
         let counts = report.standings.get(check).copied().unwrap_or_default();
-        let counts = Standing::ALL.iter().zip(counts).map(|(standing, n)| (standing.as_str().to_owned(), n.into()));
+        let counts = CheckResult::ALL.iter().zip(counts).map(|(standing, n)| (standing.as_str().to_owned(), n.into()));
         Value::Object(counts.collect())
     };
     Check::ALL.iter().map(|check| (check.as_str().to_owned(), of(check))).collect()

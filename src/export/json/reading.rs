@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::{SCHEMA, host};
-use crate::assess::probe::Ceiling;
+use crate::assess::benchmark::Ceiling;
 use crate::bench::reading::{Limit, Output, Said};
 use crate::model::ids::PortKey;
 use crate::watch::Report;

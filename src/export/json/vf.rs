@@ -3,12 +3,12 @@
 use serde_json::{Map, Value, json};
 
 use super::{SCHEMA, host};
-use crate::assess::vf::holders::Sources;
+use crate::assess::vf::holders::HolderSources;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
-use crate::model::sriov::{Detail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink, Vlan};
+use crate::model::sriov::{Fabric, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;
-use crate::model::vfmap::{Row, Signal, Trust};
+use crate::model::vfmap::{MappedVf, Signal, Verification};
 use crate::watch::Report;
 
 /// The map of these PFs, and what changed.
@@ -34,12 +34,12 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: &[Event]) -> Value {
 /// One PF with its VFs.
 pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
     let row = report.vf_map.pfs.get(&pf.address);
-    let sources = Sources::new(&report.snapshot);
+    let sources = HolderSources::new(&report.snapshot);
     let (detail, reason) = match pf.detail {
-        Detail::Full => ("full", None),
-        Detail::WithoutStatistics => ("without_statistics", None),
-        Detail::NotAsked => ("not_asked", None),
-        Detail::Unavailable(reason) => ("unavailable", Some(reason.as_str())),
+        VfDetail::Full => ("full", None),
+        VfDetail::WithoutStatistics => ("without_statistics", None),
+        VfDetail::NotAsked => ("not_asked", None),
+        VfDetail::Unavailable(reason) => ("unavailable", Some(reason.as_str())),
     };
     json!({
         "pf": pf.address,
@@ -70,9 +70,9 @@ pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
     })
 }
 
-fn vf_value(report: &Report, sources: &Sources<'_>, pf: &Pf, vf: &Vf) -> Value {
+fn vf_value(report: &Report, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> Value {
     let claim = vf.address.and_then(|address| sources.claim(address));
-    let row = report.vf_map.rows.get(&VfKey { pf: pf.address, vf: vf.number });
+    let row = report.vf_map.vfs.get(&VfKey { pf: pf.address, vf: vf.number });
     json!({
         "vf": vf.number,
         "pci_address": vf.address,
@@ -102,7 +102,7 @@ fn vf_value(report: &Report, sources: &Sources<'_>, pf: &Pf, vf: &Vf) -> Value {
         "node": vf.node,
         "representor": vf.representor,
         "holder": row.map(holder_value),
-        "trust": row.map(|row| trust_value(row.trust)),
+        "trust": row.map(|row| trust_value(row.verification)),
     })
 }
 
@@ -122,7 +122,7 @@ fn config_value(config: &VfConfig) -> Value {
     })
 }
 
-fn holder_value(row: &Row) -> Value {
+fn holder_value(row: &MappedVf) -> Value {
     let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder);
     let missing = match row.holder {
         Holder::Unknown(missing) => Some(missing.as_str()),
@@ -137,11 +137,11 @@ fn holder_value(row: &Row) -> Value {
     })
 }
 
-fn trust_value(trust: Trust) -> Value {
+fn trust_value(trust: Verification) -> Value {
     match trust {
-        Trust::Undisturbed => json!({ "state": "undisturbed" }),
-        Trust::Verified(at) => json!({ "state": "verified", "since": rfc3339(at) }),
-        Trust::Unverified { since, signal } => {
+        Verification::Undisturbed => json!({ "state": "undisturbed" }),
+        Verification::Verified(at) => json!({ "state": "verified", "since": rfc3339(at) }),
+        Verification::Unverified { since, signal } => {
             json!({ "state": "unverified", "since": rfc3339(since), "signal": signal.as_str() })
         }
     }

@@ -10,7 +10,7 @@ use crate::model::ids::PciAddress;
 use crate::model::numa::NumaNode;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::RdmaDevice;
-use crate::model::topology::{Link, Verdict};
+use crate::model::topology::{Link, LinkVerdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 use crate::watch::Report;
 pub use port::PortEnd;
@@ -150,11 +150,11 @@ fn state(link: &Link) -> HopState {
     let verdicts = [link.speed().verdict(), link.width().verdict()];
     if link.device.off_bus {
         HopState::OffBus
-    } else if verdicts.contains(&Verdict::Degraded) {
+    } else if verdicts.contains(&LinkVerdict::Degraded) {
         HopState::Degraded
-    } else if verdicts.contains(&Verdict::LimitedBySlot) {
+    } else if verdicts.contains(&LinkVerdict::LimitedBySlot) {
         HopState::LimitedBySlot
-    } else if verdicts.contains(&Verdict::Unknown) {
+    } else if verdicts.contains(&LinkVerdict::Unknown) {
         HopState::Unknown
     } else {
         HopState::Full
@@ -184,8 +184,8 @@ impl Hop<'_> {
             HopState::Full => "all that both ends can do".to_owned(),
             HopState::Degraded => {
                 let what = match (speed.verdict(), width.verdict()) {
-                    (Verdict::Degraded, Verdict::Degraded) => "speed and width",
-                    (Verdict::Degraded, _) => "speed",
+                    (LinkVerdict::Degraded, LinkVerdict::Degraded) => "speed and width",
+                    (LinkVerdict::Degraded, _) => "speed",
                     _ => "width",
                 };
                 let who = if self.link.upstream.is_some() { "both ends" } else { "the device" };
@@ -250,7 +250,7 @@ mod tests {
     #[test]
     fn the_degraded_link_is_the_limit_and_is_said_so() {
         let mut report = testing::report();
-        report.lanes = crate::assess::lane::Lanes::new(&report.snapshot, &report.topology);
+        report.lanes = crate::assess::capacity::HostCapacity::new(&report.snapshot, &report.topology);
         let lanes = lanes(&report);
         let names: Vec<&str> = lanes.iter().map(|lane| lane.device.name.as_str()).collect();
         assert_eq!(names, ["bnxt_re0", "mlx5_3", "mlx5_10", "rxe0"]);

@@ -1,8 +1,8 @@
 //! A port at the end of a lane.
 
-use crate::model::counter::{Class, Meaning};
+use crate::model::benchmark::BenchmarkRun;
+use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::ids::{DeviceName, PortKey};
-use crate::model::probe::Run;
 use crate::model::rdma::{Port, RdmaDevice};
 use crate::model::reading::Reading;
 use crate::model::time::rfc3339;
@@ -80,7 +80,7 @@ impl<'a> PortEnd<'a> {
     pub fn remarks(&self) -> Vec<String> {
         let port = self.port;
         let saturated: Vec<&str> = port.pma.saturated().chain(port.hardware.saturated()).map(|c| &*c.name).collect();
-        let is_error = |meaning| meaning == Meaning::Event(Class::Error);
+        let is_error = |meaning| meaning == CounterKind::Event(CounterClass::Error);
         let errors: Vec<String> = port
             .counters()
             .filter(|(counter, value)| is_error(counter.meaning) && *value > 0 && !saturated.contains(&&*counter.name))
@@ -104,7 +104,7 @@ impl<'a> PortEnd<'a> {
 }
 
 /// What a run said: `rdma_loopback measured (2026-01-31T12:00:00Z, ok): …`.
-fn probe(run: &Run) -> String {
+fn probe(run: &BenchmarkRun) -> String {
     let peer = run.peer.as_ref().map(|peer| format!(" to {peer}")).unwrap_or_default();
     let (name, at, outcome) = (run.key.probe.as_str(), rfc3339(run.at), run.outcome.as_str());
     format!("{name}{peer} measured ({at}, {outcome}): {}", run.text)

@@ -3,9 +3,9 @@
 use maud::{Markup, html};
 
 use super::findings::prose;
-use crate::assess::outlook::{Seen, outlook};
+use crate::assess::visibility::{VisibilityLevel, visibility};
 use crate::export::gaps::gaps;
-use crate::model::check::{Check, Standing};
+use crate::model::check::{Check, CheckResult};
 use crate::model::snapshot::CollectorState;
 use crate::watch::Report;
 
@@ -49,9 +49,9 @@ pub(super) fn limits(report: &Report) -> Markup {
 }
 
 /// How much of the host is seen, and what would show more.
-pub(super) fn visibility(report: &Report) -> Markup {
-    let sights = outlook(&report.snapshot, &report.vf_map);
-    let blind = sights.iter().filter(|sight| sight.seen >= Seen::Partly).count();
+pub(super) fn visibility_table(report: &Report) -> Markup {
+    let sights = visibility(&report.snapshot, &report.vf_map);
+    let blind = sights.iter().filter(|sight| sight.seen >= VisibilityLevel::Partly).count();
     html! {
         section {
             details open[blind > 0] {
@@ -61,7 +61,7 @@ pub(super) fn visibility(report: &Report) -> Markup {
                         thead { tr { th { "area" } th { "visible" } th { "why, and what would change it" } } }
                         tbody {
                             @for sight in &sights {
-                                @let tone = if sight.seen >= Seen::Partly { "fair" } else { "" };
+                                @let tone = if sight.seen >= VisibilityLevel::Partly { "fair" } else { "" };
                                 tr {
                                     td { code { (sight.area) } }
                                     td { b.(tone) { (sight.seen.as_str().replace('_', " ")) } }
@@ -108,12 +108,12 @@ pub(super) fn checks(report: &Report) -> Markup {
                 summary { h2 { "Checks" } }
                 div.scroll {
                     table {
-                        thead { tr { th { "check" } @for standing in Standing::ALL { th.number { (standing.as_str()) } } } }
+                        thead { tr { th { "check" } @for standing in CheckResult::ALL { th.number { (standing.as_str()) } } } }
                         tbody {
                             @for (check, counts) in &report.standings {
                                 tr {
                                     td { code title=(Check::about(*check)) { (check.as_str()) } }
-                                    @for (standing, count) in Standing::ALL.iter().zip(counts) {
+                                    @for (standing, count) in CheckResult::ALL.iter().zip(counts) {
                                         @let tone = if *count > 0 { standing.as_str() } else { "zero" };
                                         td.number.(tone) { (count) }
                                     }

@@ -50,9 +50,9 @@ pub(super) fn one(report: &Report, finding: &Finding) -> Markup {
                     None => code.subject { (condition.subject) },
                 }
                 span.check { (condition.check.as_str()) " · " (condition.reason) }
-                time title=(rfc3339(taken.wall_of(finding.since))) {
+                time title=(rfc3339(taken.wall_time(finding.since))) {
                     "for " (span(taken.tick.since(finding.since)))
-                    span.wide { ", since " (rfc3339(taken.wall_of(finding.since))) }
+                    span.wide { ", since " (rfc3339(taken.wall_time(finding.since))) }
                 }
             }
             p.summary { (prose(&capital(&condition.summary))) }

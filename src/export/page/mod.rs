@@ -68,7 +68,7 @@ fn whole(report: &Report) -> Markup {
             (findings::accepted(report))
             (agent::unknown(report))
             (agent::limits(report))
-            (agent::visibility(report))
+            (agent::visibility_table(report))
             (agent::events(report))
             (agent::checks(report))
             (agent::collectors(report))

@@ -1,13 +1,13 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::assess::lane::Lanes;
+use crate::assess::capacity::HostCapacity;
 use crate::export::testing;
 use crate::model::event::{Event, EventKind};
 
 fn report() -> Report {
     let mut report = testing::report();
-    report.lanes = Lanes::new(&report.snapshot, &report.topology);
+    report.lanes = HostCapacity::new(&report.snapshot, &report.topology);
     report
 }
 
@@ -103,7 +103,7 @@ fn many_devices_that_are_well_are_folded() {
     });
     let mut report = testing::report_of(devices.collect());
     report.findings.clear();
-    report.lanes = Lanes::default();
+    report.lanes = HostCapacity::default();
     let page = page(Some(&report), "/metrics");
     assert_eq!(page.matches("<details class=\"lane").count(), 64);
     assert_eq!(page.matches("\" open>").count(), 0);

@@ -1,16 +1,19 @@
 //! Devices, functions and VFs of the host that tests speak of.
 
 use super::{address, now};
+use crate::model::benchmark::{
+    Benchmark, BenchmarkHistories, BenchmarkHistory, BenchmarkKey, BenchmarkRun, Direction, Measurements, Outcome,
+    Statistic,
+};
 use crate::model::counter::{self, Counters};
 use crate::model::holder::Holder;
 use crate::model::ids::{DeviceName, Guid, PortKey};
 use crate::model::pcie::{AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
-use crate::model::probe::{Direction, Measured, Outcome, Probe, ProbeKey, ProbePast, ProbePasts, Run, Statistic};
 use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, Speed};
-use crate::model::reading::{Reading, Reason};
-use crate::model::sriov::{Detail, Fabric, Mac, Pf, Vf, VfConfig, VfKey, VfLink, VfTraffic, Vlan};
+use crate::model::reading::{ReadError, Reading};
+use crate::model::sriov::{Fabric, Mac, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, VfTraffic, Vlan};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
-use crate::model::vfmap::{Identity, PfRow, Row, Seen, Tenure, Trust, VfMap};
+use crate::model::vfmap::{MappedPf, MappedVf, SignalCount, Tenure, Verification, VfIdentity, VfMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -106,7 +109,7 @@ pub(super) fn devices() -> Vec<RdmaDevice> {
     });
     odd.counters = counters(&[("keep_alive_rcvd", Some(8)), ("active_ahs", Some(3))], true);
     let mut bare = port(1, PortState::Init, PhysicalState::LinkUp, 100.0, Speed::Edr);
-    bare.state = Reading::Unreadable(Reason::Io);
+    bare.state = Reading::Unreadable(ReadError::Io);
     bare.physical_state = Reading::Absent;
     // Not in natural order, on purpose.
     vec![
@@ -172,7 +175,7 @@ pub(super) fn pf() -> Pf {
         up: Reading::Value(true),
         switchdev: false,
         probe: None,
-        detail: Detail::Full,
+        detail: VfDetail::Full,
         vfs: vec![vf],
     }
 }
@@ -182,39 +185,39 @@ pub(super) fn vf_map() -> VfMap {
     let pf = address("0000:98:00.0");
     let holder = Holder::Vm(Arc::from("vm1"));
     let since = now().wall - Duration::from_secs(60);
-    let tenure = Tenure { holder: holder.clone(), pid: Some(20), since, identity: Identity::default(), config: None };
-    let row = Row {
+    let tenure = Tenure { holder: holder.clone(), pid: Some(20), since, identity: VfIdentity::default(), config: None };
+    let row = MappedVf {
         address: Some(address("0000:98:00.1")),
         driver: Some(Arc::from("vfio-pci")),
         iommu_group: Some(40),
-        identity: Identity::default(),
+        identity: VfIdentity::default(),
         holder,
         tenure: Some(tenure),
-        trust: Trust::Verified(since),
+        verification: Verification::Verified(since),
         instance: None,
         mark: None,
     };
     let mut map = VfMap::default();
-    map.pfs.insert(pf, PfRow { generation: 3, changed: Some(since), probe: None });
-    map.rows.insert(VfKey { pf, vf: 0 }, row);
+    map.pfs.insert(pf, MappedPf { generation: 3, changed: Some(since), probe: None });
+    map.vfs.insert(VfKey { pf, vf: 0 }, row);
     if let Some(seen) = map.signals.first_mut() {
-        *seen = Seen { count: 1, last: Some(since) };
+        *seen = SignalCount { count: 1, last: Some(since) };
     }
     map
 }
 
 /// A loopback that ran once and was skipped once.
-pub(super) fn probes() -> ProbePasts {
+pub(super) fn probes() -> BenchmarkHistories {
     let port = PortKey { device: DeviceName::new("mlx5_3"), port: 1 };
-    let key = ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) };
-    let run = Run {
+    let key = BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) };
+    let run = BenchmarkRun {
         key: key.clone(),
         at: now().wall - Duration::from_secs(600),
         took: Duration::from_millis(7_250),
         outcome: Outcome::Ok,
         reason: Arc::from("near_ceiling"),
         text: Arc::from("60.3 Gb/s is 96 % of the PCIe path (63.0): PCIe-bound, not SR-IOV, not the cable"),
-        measured: Measured {
+        measured: Measurements {
             bandwidth: vec![(Direction::OneWay, 7_532_500_000.0)],
             latency: vec![(Direction::Write, Statistic::P99, 2.5e-6)],
         },
@@ -223,8 +226,8 @@ pub(super) fn probes() -> ProbePasts {
         peer: None,
         function: None,
     };
-    let mut past = ProbePast::default();
+    let mut past = BenchmarkHistory::default();
     past.record(run.clone());
-    past.record(Run { outcome: Outcome::Skipped, reason: Arc::from("port_busy"), ..run });
-    ProbePasts::from([(key, past)])
+    past.record(BenchmarkRun { outcome: Outcome::Skipped, reason: Arc::from("port_busy"), ..run });
+    BenchmarkHistories::from([(key, past)])
 }

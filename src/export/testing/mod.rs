@@ -11,21 +11,21 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::agent::{AgentState, Process, WebState};
-use crate::assess::lane::{DevicePath, Lanes as HostLanes, PortLane};
+use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacity};
 use crate::model::check::{Check, Severity, Status};
-use crate::model::counter::Class;
-use crate::model::ethtool::{Direction, Meaning, NetdevStatistics, Statistic};
+use crate::model::counter::CounterClass;
+use crate::model::ethtool::{NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::event::{Event, EventKind};
-use crate::model::finding::{Condition, Finding, Hold, Subject, Undecided};
+use crate::model::finding::{Condition, Finding, Hold, Subject, UnknownSubject};
 use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
-use crate::model::kmsg::{self, Driver, KernelLog};
+use crate::model::kmsg::{self, KernelLog, MessageSource};
 use crate::model::posture::Posture;
 use crate::model::rdma::{RdmaDevice, RdmaResources};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
 use crate::model::system::System;
-use crate::model::time::{Stamp, Tick};
+use crate::model::time::{BootTime, Timestamp};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 use crate::watch::Report;
@@ -49,8 +49,8 @@ pub(super) fn address(text: &str) -> PciAddress {
     text.parse().unwrap()
 }
 
-pub(crate) fn now() -> Stamp {
-    Stamp { tick: Tick(7_200_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) }
+pub(crate) fn now() -> Timestamp {
+    Timestamp { tick: BootTime(7_200_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) }
 }
 
 pub(super) fn agent() -> Arc<AgentState> {
@@ -91,9 +91,9 @@ fn finding() -> Finding {
             pci_address: Some(address("0000:98:00.0")),
             evidence: [("port_rate_bytes_per_second".to_owned(), json!(25_000_000_000_u64))].into_iter().collect(),
             hold: Hold::None,
-            quiet: Duration::ZERO,
+            clear_after: Duration::ZERO,
         },
-        since: Tick(3_600_000),
+        since: BootTime(3_600_000),
     }
 }
 
@@ -111,8 +111,8 @@ fn lanes() -> HostLanes {
             },
         )]),
         ports: BTreeMap::from([
-            (key("mlx5_3"), PortLane { rate: Some(BytesPerSecond(25e9)), ceiling, share: ceiling }),
-            (key("bnxt_re0"), PortLane::default()),
+            (key("mlx5_3"), PortCapacity { rate: Some(BytesPerSecond(25e9)), ceiling, share: ceiling }),
+            (key("bnxt_re0"), PortCapacity::default()),
         ]),
         demand: BTreeMap::new(),
     }
@@ -120,15 +120,19 @@ fn lanes() -> HostLanes {
 
 fn statistics() -> NetdevStatistics {
     let known = [
-        ("rx_discards_phy", Meaning::Event(Class::Congestion), 7),
-        ("rx_prio3_pause", Meaning::PfcFrames { priority: 3, direction: Direction::Received }, 9),
+        ("rx_discards_phy", StatisticKind::Event(CounterClass::Congestion), 7),
+        ("rx_prio3_pause", StatisticKind::PfcFrames { priority: 3, direction: PauseDirection::Received }, 9),
         (
             "tx_prio3_pause_duration",
-            Meaning::PauseMicroseconds { priority: Some(3), direction: Direction::Transmitted },
+            StatisticKind::PauseMicroseconds { priority: Some(3), direction: PauseDirection::Transmitted },
             1_500_000,
         ),
-        ("rx_global_pause_duration", Meaning::PauseMicroseconds { priority: None, direction: Direction::Received }, 1),
-        ("outbound_pci_stalled_rd", Meaning::Percent, 12),
+        (
+            "rx_global_pause_duration",
+            StatisticKind::PauseMicroseconds { priority: None, direction: PauseDirection::Received },
+            1,
+        ),
+        ("outbound_pci_stalled_rd", StatisticKind::Percent, 12),
     ];
     NetdevStatistics {
         netdev: Arc::from("eth2"),
@@ -136,7 +140,7 @@ fn statistics() -> NetdevStatistics {
         device: DeviceName::new("bnxt_re0"),
         layout: known
             .iter()
-            .map(|(name, meaning, _)| Statistic { name: Arc::from(*name), meaning: *meaning })
+            .map(|(name, meaning, _)| NetdevStatistic { name: Arc::from(*name), meaning: *meaning })
             .collect(),
         values: known.iter().map(|(_, _, value)| *value).collect(),
         at: now().tick,
@@ -144,7 +148,10 @@ fn statistics() -> NetdevStatistics {
 }
 
 fn kernel_log() -> KernelLog {
-    let counts = vec![((Driver::Mlx5Core, kmsg::Kind::DeviceHealth), 1), ((Driver::VfioPci, kmsg::Kind::VfioError), 0)];
+    let counts = vec![
+        ((MessageSource::Mlx5Core, kmsg::MessageKind::DeviceHealth), 1),
+        ((MessageSource::VfioPci, kmsg::MessageKind::VfioError), 0),
+    ];
     KernelLog { counts, lost: 3, ..KernelLog::default() }
 }
 
@@ -192,7 +199,7 @@ pub(super) fn report() -> Report {
         duration: Duration::from_micros(1_500),
         last_success: Some(now()),
         stuck: Vec::new(),
-        faults: vec![Fault { source: Arc::from("sys/class/infiniband/mlx5_10/ports/1/state"), reason: Reason::Io }],
+        faults: vec![Fault { source: Arc::from("sys/class/infiniband/mlx5_10/ports/1/state"), reason: ReadError::Io }],
         errors: [1, 0, 2, 0, 0, 0, 0],
         quarantined: 1,
     };
@@ -207,10 +214,10 @@ pub(super) fn report() -> Report {
             Finding { condition: Condition { check: Check::PcieLimitedBySlot, ..finding().condition }, ..finding() },
             Arc::from("old board, known"),
         )],
-        undecided: vec![Undecided {
+        undecided: vec![UnknownSubject {
             check: Check::PortDown,
             subject: Subject::Port(PortKey { device: DeviceName::new("mlx5_10"), port: 1 }),
-            reason: Some(Reason::Io),
+            reason: Some(ReadError::Io),
             due: true,
         }],
         standings: BTreeMap::from([(Check::PcieBelowPortRate, [1, 0, 1, 0, 0]), (Check::PortDown, [1, 0, 0, 1, 0])]),

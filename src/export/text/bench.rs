@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use super::check::wrapped;
-use crate::model::probe::{Direction, Outcome, Run, Statistic};
+use crate::model::benchmark::{BenchmarkRun, Direction, Outcome, Statistic};
 use crate::model::units::BytesPerSecond;
 use crate::watch::Report;
 
 /// What came of some runs.
-pub fn runs(report: &Report, runs: &[Run]) -> String {
+pub fn runs(report: &Report, runs: &[BenchmarkRun]) -> String {
     let mut out = String::new();
     for run in runs {
         // Writing to a string cannot fail.
@@ -45,6 +45,6 @@ pub fn runs(report: &Report, runs: &[Run]) -> String {
     out
 }
 
-fn reason(run: &Run) -> String {
+fn reason(run: &BenchmarkRun) -> String {
     if run.outcome == Outcome::Ok { String::new() } else { format!(" ({})", run.reason) }
 }

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use super::facts::facts;
 use super::isolation::isolation;
-use crate::assess::outlook::outlook;
+use crate::assess::visibility::visibility;
 use crate::export::gaps::{self, Gap, gaps};
-use crate::model::check::{Check, Severity, Standing, Status};
+use crate::model::check::{Check, CheckResult, Severity, Status};
 use crate::model::count::counted;
 use crate::model::environment::Environment;
 use crate::model::finding::Finding;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fault;
 use crate::model::time::rfc3339;
 use crate::watch::Report;
@@ -27,7 +27,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
     let mut out = format!("{}: {}\n", word(status), headline(report, status));
     for finding in &report.findings {
         let condition = &finding.condition;
-        let since = report.snapshot.taken.wall_of(finding.since);
+        let since = report.snapshot.taken.wall_time(finding.since);
         let _ = writeln!(
             out,
             "\n{:<8} {} {} ({}, since {})",
@@ -44,7 +44,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
         let _ = writeln!(out, "\naccepted {} {}: {reason}", condition.check.as_str(), condition.subject);
     }
     let gaps = gaps(report);
-    let told: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(Reason::Permission)).collect();
+    let told: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(ReadError::Permission)).collect();
     for gap in told.iter().take(if verbose { usize::MAX } else { GAPS }) {
         let _ = writeln!(out, "\nunknown  {}: {} ({})", gap.subject, gap.why(), gap.checks());
     }
@@ -54,7 +54,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
     out.push_str(&limits(&report.limited, !verbose));
     if verbose {
         out.push_str(&facts(report));
-        out.push_str(&visibility(report));
+        out.push_str(&visibility_lines(report));
         out.push_str(&details(report));
         out.push_str(&isolation(&report.snapshot));
     }
@@ -152,8 +152,8 @@ fn unknown(report: &Report) -> String {
         return format!("{} could not list what is there{why}", collector.name);
     }
     let gaps = gaps(report);
-    let needed: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(Reason::Permission)).collect();
-    let fault = faults().find(|fault| fault.reason != Reason::Permission);
+    let needed: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(ReadError::Permission)).collect();
+    let fault = faults().find(|fault| fault.reason != ReadError::Permission);
     match (gaps::first(&needed), fault) {
         (Some(first), Some(fault)) => format!("not known of {first}: {}", named(fault)),
         (Some(first), None) => format!("not known of {first}"),
@@ -166,9 +166,9 @@ fn unknown(report: &Report) -> String {
 }
 
 /// What is seen of the host, and what would show more.
-fn visibility(report: &Report) -> String {
+fn visibility_lines(report: &Report) -> String {
     let mut out = String::from("\narea             visible\n");
-    for sight in outlook(&report.snapshot, &report.vf_map) {
+    for sight in visibility(&report.snapshot, &report.vf_map) {
         let remedy = sight.remedy.map_or_else(String::new, |remedy| format!("; would change that: {remedy}"));
         let _ = writeln!(out, "{:<17}{:<14} {}{remedy}", sight.area, sight.seen.as_str().replace('_', " "), sight.text);
     }
@@ -179,7 +179,7 @@ fn details(report: &Report) -> String {
     let mut out = String::from("\ncheck                    ok  degraded  failed  unknown  skipped\n");
     for check in Check::ALL {
         let [ok, degraded, failed, unknown, skipped] =
-            report.standings.get(check).copied().unwrap_or([0; Standing::ALL.len()]);
+            report.standings.get(check).copied().unwrap_or([0; CheckResult::ALL.len()]);
         let _ = writeln!(out, "{:<23}{ok:>4}{degraded:>10}{failed:>8}{unknown:>9}{skipped:>9}", check.as_str());
     }
     out.push_str("\ncollector        state\n");

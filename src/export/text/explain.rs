@@ -187,7 +187,7 @@ fn findings(out: &mut String, report: &Report, lane: &Lane<'_>, only: Option<u32
     let shown = lane.findings.iter().map(|finding| (&finding.condition, finding.since));
     let shown = shown.filter(|(condition, _)| only.is_none_or(|n| condition.port.is_none_or(|port| port == n)));
     for (condition, since) in shown {
-        let since = rfc3339(report.snapshot.taken.wall_of(since));
+        let since = rfc3339(report.snapshot.taken.wall_time(since));
         let _ = writeln!(
             out,
             "\n  {} {} {} ({}, since {since})",
@@ -208,7 +208,7 @@ mod tests {
 
     fn drawn(device: &str, only: Option<u32>, paint: bool) -> String {
         let mut report = testing::report();
-        report.lanes = crate::assess::lane::Lanes::new(&report.snapshot, &report.topology);
+        report.lanes = crate::assess::capacity::HostCapacity::new(&report.snapshot, &report.topology);
         let lanes = lanes(&report);
         let found = lanes.iter().find(|lane| lane.device.name.as_str() == device).unwrap();
         lane(&report, found, only, Paint(paint))

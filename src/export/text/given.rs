@@ -1,12 +1,12 @@
 //! Cards that were given away whole: a driver for user space has their PF, so that this host sees no device of theirs.
 
-use crate::assess::vf::holders::Sources;
+use crate::assess::vf::holders::HolderSources;
 use crate::model::sriov::Pf;
 use crate::watch::Report;
 
 /// Who has a PF that was given away; none for one that this host drives itself.
 pub fn given(report: &Report, pf: &Pf) -> Option<String> {
-    let holder = Sources::new(&report.snapshot).holder_of_pf(pf)?.holder;
+    let holder = HolderSources::new(&report.snapshot).holder_of_pf(pf)?.holder;
     Some(format!("given away whole (driver {}), held by {holder}", pf.driver.as_deref().unwrap_or("unknown")))
 }
 

@@ -5,15 +5,15 @@ use std::fmt::Write as _;
 
 use super::check::{limits, wrapped};
 use super::given::given;
-use crate::assess::outlook::missing_of;
-use crate::assess::vf::holders::Sources;
+use crate::assess::vf::holders::HolderSources;
+use crate::assess::visibility::missing_of;
 use crate::model::count::counted;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::time::rfc3339;
-use crate::model::vfmap::{Row, Trust};
+use crate::model::vfmap::{MappedVf, Verification};
 use crate::watch::Report;
 
 const HEADINGS: [&str; 11] =
@@ -33,7 +33,7 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
             out.push('\n');
         }
         head(&mut out, report, pf);
-        let sources = Sources::new(&report.snapshot);
+        let sources = HolderSources::new(&report.snapshot);
         let rows: Vec<[String; 11]> = pf.vfs.iter().map(|vf| cells(report, &sources, pf, vf)).collect();
         if !rows.is_empty() {
             table(&mut out, &rows);
@@ -92,8 +92,8 @@ fn head(out: &mut String, report: &Report, pf: &Pf) {
     }
 }
 
-fn cells(report: &Report, sources: &Sources<'_>, pf: &Pf, vf: &Vf) -> [String; 11] {
-    let row = report.vf_map.rows.get(&VfKey { pf: pf.address, vf: vf.number });
+fn cells(report: &Report, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> [String; 11] {
+    let row = report.vf_map.vfs.get(&VfKey { pf: pf.address, vf: vf.number });
     let dash = || "-".to_owned();
     let text = |value: Option<String>| value.unwrap_or_else(dash);
     let config = vf.config;
@@ -116,12 +116,12 @@ fn cells(report: &Report, sources: &Sources<'_>, pf: &Pf, vf: &Vf) -> [String; 1
         told(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
         row.map_or_else(dash, |row| holder(&row.holder)),
         text(row.and_then(since)),
-        row.map_or_else(dash, |row| state(row.trust).to_owned()),
+        row.map_or_else(dash, |row| state(row.verification).to_owned()),
     ]
 }
 
 /// What a domain's definition wants of a VF, and whether it is another than what it has.
-fn claimed(sources: &Sources<'_>, vf: &Vf) -> String {
+fn claimed(sources: &HolderSources<'_>, vf: &Vf) -> String {
     let Some((_, claim)) = vf.address.and_then(|address| sources.claim(address)) else { return "-".to_owned() };
     let parts = [claim.mac.map(|mac| mac.to_string()), claim.vlan.map(|vlan| format!("VLAN {vlan}"))];
     let parts: Vec<String> = parts.into_iter().flatten().collect();
@@ -140,15 +140,15 @@ fn holder(holder: &Holder) -> String {
     }
 }
 
-fn since(row: &Row) -> Option<String> {
+fn since(row: &MappedVf) -> Option<String> {
     row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder).map(|tenure| rfc3339(tenure.since))
 }
 
-fn state(trust: Trust) -> &'static str {
+fn state(trust: Verification) -> &'static str {
     match trust {
-        Trust::Undisturbed => "-",
-        Trust::Verified(_) => "verified",
-        Trust::Unverified { .. } => "NOT VERIFIED",
+        Verification::Undisturbed => "-",
+        Verification::Verified(_) => "verified",
+        Verification::Unverified { .. } => "NOT VERIFIED",
     }
 }
 

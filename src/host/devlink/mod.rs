@@ -18,9 +18,9 @@ use super::netlink::generic::{self, Family, is};
 use super::netlink::socket::{self, Connect};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// The collector of health reporters.
 pub const SPEC: Spec = Spec {
@@ -64,7 +64,7 @@ impl Devlink {
 
 impl Collector for Devlink {
     /// VFs beside their PF are left out: there may be hundreds.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
         }
@@ -98,7 +98,7 @@ struct Function {
     pci_address: PciAddress,
     device: DeviceName,
     family: Family,
-    not_before: Option<Tick>,
+    not_before: Option<BootTime>,
 }
 
 impl Lane for Function {
@@ -112,8 +112,8 @@ impl Lane for Function {
         let replies = match self.family.ask(pass.now, GET, true, &request(&name)) {
             Ok(replies) => replies.unwrap_or_default(),
             Err(error) => {
-                let reason = reason_of(&error).unwrap_or(Reason::Io);
-                if reason == Reason::NotSupported || is(&error, &[Errno::NODEV]) {
+                let reason = reason_of(&error).unwrap_or(ReadError::Io);
+                if reason == ReadError::NotSupported || is(&error, &[Errno::NODEV]) {
                     self.not_before = Some(pass.now.after(NOT_OFFERED));
                 } else {
                     pass.fault(Path::new(&format!("DEVLINK_CMD_HEALTH_REPORTER_GET {name}")), reason);

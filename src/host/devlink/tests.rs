@@ -35,16 +35,20 @@ fn lane(made: &Arc<Made>) -> (Host, Box<dyn Lane>) {
     let host = rig.memory.host();
     let mut collector =
         Devlink::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(Made::connect(made)));
-    let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+    let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
     assert_eq!(found.iter().map(|found| &*found.key).collect::<Vec<_>>(), ["0000:3b:00.0"]);
     let lane = collector.open(&found[0]);
     rig.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
-    assert_eq!(collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)), Ok(Vec::new()), "a VF beside its PF");
+    assert_eq!(
+        collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)),
+        Ok(Vec::new()),
+        "a VF beside its PF"
+    );
     (host, lane)
 }
 
 fn read(host: &Host, lane: &mut Box<dyn Lane>, second: i64) -> (Vec<Reporter>, usize) {
-    let mut pass = Pass::new(host, Tick(second * 1000), Depth::Full);
+    let mut pass = Pass::new(host, BootTime(second * 1000), Depth::Full);
     let health = facts::<FunctionHealth>(&lane.read(&mut pass));
     (health.into_iter().flat_map(|health| health.reporters).collect(), pass.faults.len())
 }

@@ -18,11 +18,11 @@ use super::function::Census;
 use super::io::reason_of;
 use super::net::interfaces;
 use super::netlink::socket::{self, Connect as Netlink};
-use crate::model::ethtool::{Meaning, NetdevLine, NetdevStatistics, Statistic};
+use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, StatisticKind};
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 use standard::{Asker, is_counted};
 
 /// The collector of Ethernet statistics.
@@ -69,7 +69,7 @@ impl Ethtool {
 }
 
 impl Collector for Ethtool {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
         }
@@ -115,15 +115,15 @@ struct Interface {
     connection: Option<Box<dyn Statistics>>,
     /// How many statistics the driver has; the known ones, and where they stand among all.
     count: usize,
-    own: Vec<Statistic>,
+    own: Vec<NetdevStatistic>,
     places: Vec<usize>,
-    not_before: Option<Tick>,
+    not_before: Option<BootTime>,
     /// Asks for the standard ones.
     asker: Option<Asker>,
     /// The standard ones that the driver does not count itself.
     standard: Vec<&'static str>,
     /// The driver's and the standard ones, as long as they stay the same.
-    layout: Option<Arc<[Statistic]>>,
+    layout: Option<Arc<[NetdevStatistic]>>,
 }
 
 impl Interface {
@@ -139,7 +139,7 @@ impl Interface {
                 let names = connection.names(&self.netdev, count)?;
                 let known = names.iter().enumerate().filter_map(|(place, name)| {
                     let meaning = table::meaning(name)?;
-                    Some((place, Statistic { name: Arc::from(name.as_str()), meaning }))
+                    Some((place, NetdevStatistic { name: Arc::from(name.as_str()), meaning }))
                 });
                 (self.places, self.own) = known.unzip();
                 (self.count, self.layout) = (names.len(), None);
@@ -161,7 +161,7 @@ impl Interface {
         self.not_before = None;
         self.ask().unwrap_or_else(|error| {
             let reason = reason_of(&error);
-            if reason == Some(Reason::NotSupported) {
+            if reason == Some(ReadError::NotSupported) {
                 self.not_before = Some(pass.now.after(NOT_OFFERED));
             }
             if let Some(reason) = reason {
@@ -186,8 +186,10 @@ impl Lane for Interface {
         values.extend(said.statistics.iter().map(|(_, _, value)| *value));
         let layout = self.layout.get_or_insert_with(|| {
             let standard = said.statistics.iter();
-            let standard =
-                standard.map(|(name, class, _)| Statistic { name: Arc::from(*name), meaning: Meaning::Event(*class) });
+            let standard = standard.map(|(name, class, _)| NetdevStatistic {
+                name: Arc::from(*name),
+                meaning: StatisticKind::Event(*class),
+            });
             self.own.iter().cloned().chain(standard).collect()
         });
         let mut facts: Vec<Fact> = Vec::new();

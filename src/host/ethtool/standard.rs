@@ -12,9 +12,9 @@ use crate::host::io::reason_of;
 use crate::host::netlink::attributes::{Attributes, NESTED, number8, number32, number64, put, put_text};
 use crate::host::netlink::generic::{self, Family, is};
 use crate::host::netlink::socket::Connect;
-use crate::model::counter::Class::{self, Congestion, Error, Other};
-use crate::model::reading::Reason;
-use crate::model::time::Tick;
+use crate::model::counter::CounterClass::{self, Congestion, Error, Other};
+use crate::model::reading::ReadError;
+use crate::model::time::BootTime;
 
 /// The family.
 pub const FAMILY: &str = "ethtool";
@@ -41,14 +41,14 @@ const PAUSE_STAT_RX: u16 = 3;
 
 const FEC_ACTIVE: u16 = 4;
 const FEC_STATS: u16 = 5;
-const FEC_STAT_NAMES: [(u16, &str, Class); 3] =
+const FEC_STAT_NAMES: [(u16, &str, CounterClass); 3] =
     [(2, "fec_corrected_blocks", Other), (3, "fec_uncorrectable_blocks", Error), (4, "fec_corrected_bits", Other)];
 
 /// Which statistics of a group matter: group, number in it, the kernel's name, class.
 ///
 /// Control frames are pauses of both kinds, counted elsewhere, and others: of no class.
 #[rustfmt::skip]
-const KNOWN: &[(u32, u16, &str, Class)] = &[
+const KNOWN: &[(u32, u16, &str, CounterClass)] = &[
     (0, 0, "SymbolErrorDuringCarrier", Error),
     (1, 4, "FrameCheckSequenceErrors", Error), (1, 5, "AlignmentErrors", Error),
     (1, 10, "FramesLostDueToIntMACXmitError", Error), (1, 13, "FramesLostDueToIntMACRcvError", Error),
@@ -139,7 +139,7 @@ pub fn header(kind: u16, netdev: &str, flags: u32) -> Vec<u8> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Standard {
     /// Statistics by the kernel's names for them.
-    pub statistics: Vec<(&'static str, Class, u64)>,
+    pub statistics: Vec<(&'static str, CounterClass, u64)>,
     /// How errors are corrected.
     pub fec: Option<&'static str>,
     /// Whether pauses are obeyed and sent.
@@ -156,7 +156,7 @@ impl Standard {
         }
     }
 
-    fn add(&mut self, name: &'static str, class: Class, value: u64) {
+    fn add(&mut self, name: &'static str, class: CounterClass, value: u64) {
         // The kernel's word for what the driver does not count.
         if value != u64::MAX && !self.statistics.iter().any(|(known, _, _)| *known == name) {
             self.statistics.push((name, class, value));
@@ -234,7 +234,7 @@ impl Standard {
 /// Asks about one interface, and leaves alone for a while what its driver does not offer.
 pub struct Asker {
     family: Family,
-    not_offered: [Option<Tick>; Op::ALL.len()],
+    not_offered: [Option<BootTime>; Op::ALL.len()],
 }
 
 impl Asker {
@@ -266,7 +266,7 @@ impl Asker {
                 Err(error) if refused(&error) => *not_before = Some(pass.now.after(NOT_OFFERED)),
                 Err(error) if is(&error, &[Errno::NODEV]) => {}
                 Err(error) => {
-                    let reason = reason_of(&error).unwrap_or(Reason::Io);
+                    let reason = reason_of(&error).unwrap_or(ReadError::Io);
                     pass.fault(Path::new(&format!("{name} {netdev}")), reason);
                 }
             }
@@ -277,7 +277,7 @@ impl Asker {
 
 /// Whether an error says that there is no such thing here.
 pub fn refused(error: &io::Error) -> bool {
-    reason_of(error) == Some(Reason::NotSupported)
+    reason_of(error) == Some(ReadError::NotSupported)
 }
 
 #[cfg(test)]

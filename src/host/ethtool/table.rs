@@ -1,11 +1,11 @@
 //! Which of a driver's statistics are known, and what they mean. Drivers have hundreds, by queue and by size of
 //! packet; only what is in this table becomes a metric.
 
-use crate::model::counter::Class::{self, Congestion, Error, Other};
-use crate::model::ethtool::{Direction, Meaning};
+use crate::model::counter::CounterClass::{self, Congestion, Error, Other};
+use crate::model::ethtool::{PauseDirection, StatisticKind};
 
 /// Names with their class.
-type Row = (&'static str, Class);
+type Row = (&'static str, CounterClass);
 
 /// `drivers/net/ethernet/mellanox/mlx5/core/en_stats.c`.
 #[rustfmt::skip]
@@ -46,62 +46,62 @@ const BNXT: &[Row] = &[
 ];
 
 /// What a statistic of this name means; none for what is not known.
-pub fn meaning(name: &str) -> Option<Meaning> {
+pub fn meaning(name: &str) -> Option<StatisticKind> {
     let listed = [MLX5, ICE, BNXT].into_iter().flatten().find(|(known, _)| *known == name);
     if let Some((_, class)) = listed {
-        return Some(Meaning::Event(*class));
+        return Some(StatisticKind::Event(*class));
     }
     if matches!(name, "outbound_pci_stalled_rd" | "outbound_pci_stalled_wr") {
-        return Some(Meaning::Percent);
+        return Some(StatisticKind::Percent);
     }
     mlx5(name).or_else(|| bnxt(name)).or_else(|| ice(name))
 }
 
 /// `rx_prio3_pause`, `tx_prio3_pause_duration`, `rx_global_pause_duration`, `rx_prio3_discards`; lanes of the line.
-fn mlx5(name: &str) -> Option<Meaning> {
+fn mlx5(name: &str) -> Option<StatisticKind> {
     if name.starts_with("rx_err_lane_") && name.ends_with("_phy") {
-        return Some(Meaning::Event(Error));
+        return Some(StatisticKind::Event(Error));
     }
     let (direction, rest) = directed(name)?;
     if rest == "global_pause_duration" {
-        return Some(Meaning::PauseMicroseconds { priority: None, direction });
+        return Some(StatisticKind::PauseMicroseconds { priority: None, direction });
     }
     let (priority, what) = numbered(rest.strip_prefix("prio")?)?;
     match what {
-        "_pause" => Some(Meaning::PfcFrames { priority, direction }),
-        "_pause_duration" => Some(Meaning::PauseMicroseconds { priority: Some(priority), direction }),
+        "_pause" => Some(StatisticKind::PfcFrames { priority, direction }),
+        "_pause_duration" => Some(StatisticKind::PauseMicroseconds { priority: Some(priority), direction }),
         "_pause_transition" | "_discards" | "_buf_discard" | "_cong_discard" | "_marked" => {
-            Some(Meaning::Event(Congestion))
+            Some(StatisticKind::Event(Congestion))
         }
         _ => None,
     }
 }
 
 /// `rx_pfc_ena_frames_pri3`, `pfc_pri3_tx_duration_us`.
-fn bnxt(name: &str) -> Option<Meaning> {
+fn bnxt(name: &str) -> Option<StatisticKind> {
     if let Some((direction, rest)) = directed(name) {
         let (priority, rest) = numbered(rest.strip_prefix("pfc_ena_frames_pri")?)?;
-        return rest.is_empty().then_some(Meaning::PfcFrames { priority, direction });
+        return rest.is_empty().then_some(StatisticKind::PfcFrames { priority, direction });
     }
     let (priority, rest) = numbered(name.strip_prefix("pfc_pri")?)?;
     let (direction, rest) = directed(rest.strip_prefix('_')?)?;
     match rest {
-        "duration_us" => Some(Meaning::PauseMicroseconds { priority: Some(priority), direction }),
-        "transitions" => Some(Meaning::Event(Congestion)),
+        "duration_us" => Some(StatisticKind::PauseMicroseconds { priority: Some(priority), direction }),
+        "transitions" => Some(StatisticKind::Event(Congestion)),
         _ => None,
     }
 }
 
 /// `tx_priority_3_xoff.nic`; the frames that end a pause (`xon`) are none.
-fn ice(name: &str) -> Option<Meaning> {
+fn ice(name: &str) -> Option<StatisticKind> {
     let (direction, rest) = directed(name)?;
     let (priority, rest) = numbered(rest.strip_prefix("priority_")?)?;
-    (rest == "_xoff.nic").then_some(Meaning::PfcFrames { priority, direction })
+    (rest == "_xoff.nic").then_some(StatisticKind::PfcFrames { priority, direction })
 }
 
-fn directed(name: &str) -> Option<(Direction, &str)> {
-    let received = name.strip_prefix("rx_").map(|rest| (Direction::Received, rest));
-    received.or_else(|| name.strip_prefix("tx_").map(|rest| (Direction::Transmitted, rest)))
+fn directed(name: &str) -> Option<(PauseDirection, &str)> {
+    let received = name.strip_prefix("rx_").map(|rest| (PauseDirection::Received, rest));
+    received.or_else(|| name.strip_prefix("tx_").map(|rest| (PauseDirection::Transmitted, rest)))
 }
 
 /// A priority, 0 to 7, and what follows it.
@@ -119,22 +119,31 @@ mod tests {
 
     #[test]
     fn names_of_every_driver() {
-        use Direction::{Received, Transmitted};
+        use PauseDirection::{Received, Transmitted};
         let table = [
-            ("rx_discards_phy", Some(Meaning::Event(Congestion))),
-            ("rx_prio3_pause", Some(Meaning::PfcFrames { priority: 3, direction: Received })),
-            ("tx_prio0_pause_duration", Some(Meaning::PauseMicroseconds { priority: Some(0), direction: Transmitted })),
-            ("rx_global_pause_duration", Some(Meaning::PauseMicroseconds { priority: None, direction: Received })),
-            ("rx_prio7_discards", Some(Meaning::Event(Congestion))),
+            ("rx_discards_phy", Some(StatisticKind::Event(Congestion))),
+            ("rx_prio3_pause", Some(StatisticKind::PfcFrames { priority: 3, direction: Received })),
+            (
+                "tx_prio0_pause_duration",
+                Some(StatisticKind::PauseMicroseconds { priority: Some(0), direction: Transmitted }),
+            ),
+            (
+                "rx_global_pause_duration",
+                Some(StatisticKind::PauseMicroseconds { priority: None, direction: Received }),
+            ),
+            ("rx_prio7_discards", Some(StatisticKind::Event(Congestion))),
             ("rx_prio3_bytes", None),
             ("rx_prio8_pause", None),
             ("rx_prio33_pause", None),
-            ("outbound_pci_stalled_rd", Some(Meaning::Percent)),
-            ("outbound_pci_stalled_rd_events", Some(Meaning::Event(Congestion))),
-            ("rx_err_lane_0_phy", Some(Meaning::Event(Error))),
-            ("tx_pfc_ena_frames_pri4", Some(Meaning::PfcFrames { priority: 4, direction: Transmitted })),
-            ("pfc_pri4_rx_duration_us", Some(Meaning::PauseMicroseconds { priority: Some(4), direction: Received })),
-            ("rx_priority_5_xoff.nic", Some(Meaning::PfcFrames { priority: 5, direction: Received })),
+            ("outbound_pci_stalled_rd", Some(StatisticKind::Percent)),
+            ("outbound_pci_stalled_rd_events", Some(StatisticKind::Event(Congestion))),
+            ("rx_err_lane_0_phy", Some(StatisticKind::Event(Error))),
+            ("tx_pfc_ena_frames_pri4", Some(StatisticKind::PfcFrames { priority: 4, direction: Transmitted })),
+            (
+                "pfc_pri4_rx_duration_us",
+                Some(StatisticKind::PauseMicroseconds { priority: Some(4), direction: Received }),
+            ),
+            ("rx_priority_5_xoff.nic", Some(StatisticKind::PfcFrames { priority: 5, direction: Received })),
             ("rx_priority_5_xon.nic", None),
             ("rx_queue_3_packets", None),
             ("", None),

@@ -10,7 +10,7 @@ use crate::host::ethtool::standard::tests::{fec_reply, group, pause_reply, stats
 use crate::host::io::Host;
 use crate::host::memory::MemoryHost;
 use crate::host::netlink::generic::tests::Made;
-use crate::model::ethtool::Meaning;
+use crate::model::ethtool::StatisticKind;
 
 #[derive(Default)]
 struct Driver {
@@ -61,14 +61,14 @@ fn lane_with(driver: &Arc<Driver>, netlink: Option<Netlink>) -> (Host, Box<dyn L
     let driver = Arc::clone(driver);
     let connect: Connect = Arc::new(move || Ok(Box::new(Connection(Arc::clone(&driver)))));
     let mut collector = Ethtool::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(connect), netlink);
-    let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+    let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
     assert_eq!(found.len(), 1);
     let lane = collector.open(&found[0]);
     (host, lane)
 }
 
 fn read(host: &Host, lane: &mut Box<dyn Lane>, second: i64) -> (Option<NetdevStatistics>, usize) {
-    let mut pass = Pass::new(host, Tick(second * 1000), Depth::Full);
+    let mut pass = Pass::new(host, BootTime(second * 1000), Depth::Full);
     let facts = lane.read(&mut pass);
     (facts.first().and_then(|fact| fact.downcast_ref().cloned()), pass.faults.len())
 }
@@ -81,7 +81,7 @@ fn known_statistics_by_name_and_names_asked_for_once() {
     let (seen, faults) = read(&host, &mut lane, 0);
     let seen = seen.unwrap();
     assert_eq!((seen.values.clone(), seen.get("rx_discards_phy"), faults), (vec![2, 4], Some(4), 0));
-    assert!(matches!(seen.layout[0].meaning, Meaning::PfcFrames { priority: 3, .. }));
+    assert!(matches!(seen.layout[0].meaning, StatisticKind::PfcFrames { priority: 3, .. }));
     read(&host, &mut lane, 15);
     assert_eq!(*driver.asked.lock().unwrap(), ["count", "names", "count"]);
     // PFC is switched on for one more priority.
@@ -131,7 +131,7 @@ fn a_line_says_how_it_is_run() {
     made.set(29, &[fec_reply(50, &[])]);
     made.set(21, &[pause_reply(1, 0, None)]);
     let (host, mut lane) = lane_with(&driver, Some(Made::connect(&made)));
-    let facts = lane.read(&mut Pass::new(&host, Tick(0), Depth::Full));
+    let facts = lane.read(&mut Pass::new(&host, BootTime(0), Depth::Full));
     let expected = NetdevLine { netdev: Arc::from("eth2"), fec: Some("rs"), pause: Some((true, false)) };
     assert_eq!((facts.len(), facts[0].downcast_ref()), (1, Some(&expected)));
 }
@@ -140,5 +140,5 @@ fn a_line_says_how_it_is_run() {
 fn a_recorded_host_has_none() {
     let host = Arc::new(MemoryHost::new()).host();
     let mut collector = (SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
-    assert_eq!(collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)), Ok(Vec::new()));
+    assert_eq!(collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)), Ok(Vec::new()));
 }

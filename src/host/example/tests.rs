@@ -6,12 +6,12 @@ use crate::host::collector::{Depth, Filter, Pass, Setup};
 use crate::model::pcie::PciFunction;
 use crate::model::rdma::RdmaDevice;
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// Everything the collectors read of the host, and what failed.
 fn facts(example: &Example) -> (Vec<Fact>, Vec<String>) {
     let setup = Setup { host: example.host(), filter: Filter::default() };
-    let mut pass = Pass::new(&setup.host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&setup.host, BootTime(0), Depth::Full);
     let mut facts = Vec::new();
     for spec in COLLECTORS {
         let mut collector = (spec.make)(&setup);

@@ -13,7 +13,7 @@ use crate::host::collector::{Lane, Pass};
 use crate::host::io::{DirStamp, Roots, reason_of};
 use crate::model::holder::{Claim, Domain, Libvirt};
 use crate::model::ids::PciAddress;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::sriov::Mac;
 
@@ -34,7 +34,7 @@ struct Directory {
     /// one that looks the same is the same.
     files: BTreeMap<PathBuf, (DirStamp, Option<Domain>)>,
     /// Why something could not be read.
-    trouble: Option<Reason>,
+    trouble: Option<ReadError>,
     there: bool,
 }
 
@@ -91,12 +91,12 @@ impl Directory {
             // One that is just being written is read again next time.
             Ok(bytes) if bytes.is_empty() => return,
             Ok(bytes) => domain(&bytes).or_else(|| {
-                pass.fault(&path, Reason::Malformed);
+                pass.fault(&path, ReadError::Malformed);
                 None
             }),
             Err(error) => {
                 match reason_of(&error) {
-                    Some(Reason::Permission) => self.trouble = Some(Reason::Permission),
+                    Some(ReadError::Permission) => self.trouble = Some(ReadError::Permission),
                     Some(reason) => pass.fault(&path, reason),
                     None => {}
                 }

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use super::collector::{Collector, Found, Lane, NoLane, Pass, Setup, Spec};
 use super::io::{HostIo, Powers, reason_of};
-use crate::model::holder::Missing;
-use crate::model::reading::Reason;
+use crate::model::holder::MissingAccess;
+use crate::model::reading::ReadError;
 
 /// The collector of holders.
 pub const SPEC: Spec = Spec {
@@ -34,7 +34,7 @@ const NAMESPACES: &str = "namespaces";
 struct Holders;
 
 impl Collector for Holders {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let found = |key: &str| Found { key: Arc::from(key), device: None };
         Ok(vec![found(LIBVIRT), found(NAMESPACES), found(PROCESSES)])
     }
@@ -50,19 +50,19 @@ impl Collector for Holders {
 }
 
 fn is_refusal(error: &io::Error) -> bool {
-    reason_of(error) == Some(Reason::Permission)
+    reason_of(error) == Some(ReadError::Permission)
 }
 
 /// What hides where a descriptor or namespace of a process leads.
-const fn hides_target(powers: Powers) -> Missing {
-    if powers.ptrace { Missing::Refused } else { Missing::Ptrace }
+const fn hides_target(powers: Powers) -> MissingAccess {
+    if powers.ptrace { MissingAccess::Refused } else { MissingAccess::Ptrace }
 }
 
 /// What hides the list of a process's descriptors.
-const fn hides_list(powers: Powers) -> Missing {
+const fn hides_list(powers: Powers) -> MissingAccess {
     match (powers.search, powers.ptrace) {
-        (false, false) => Missing::Descriptors,
-        (false, true) => Missing::Search,
+        (false, false) => MissingAccess::Descriptors,
+        (false, true) => MissingAccess::Search,
         (true, _) => hides_target(powers),
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{content, hides_target, is_refusal, pids, pod};
 use crate::host::collector::{Lane, Pass};
 use crate::host::function::address_of;
-use crate::model::holder::{Elsewhere, Missing, Namespaces};
+use crate::model::holder::{MissingAccess, NamespaceInterface, Namespaces};
 use crate::model::snapshot::Fact;
 
 /// Every so many passes all processes' namespaces are looked up; in between, those of new processes.
@@ -24,17 +24,17 @@ const TRIES: usize = 4;
 pub(super) struct Others {
     passes: u64,
     /// The namespace of each process by its number, or what hides it.
-    known: BTreeMap<u32, Result<u64, Missing>>,
+    known: BTreeMap<u32, Result<u64, MissingAccess>>,
 }
 
 impl Lane for Others {
     fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
         let unseen = |missing| Namespaces { interfaces: Vec::new(), missing: Some(missing) };
-        let Ok(pids) = pids(pass) else { return vec![Arc::new(unseen(Missing::Processes))] };
+        let Ok(pids) = pids(pass) else { return vec![Arc::new(unseen(MissingAccess::Processes))] };
         let own = match [namespace(pass, "self"), namespace(pass, "1")] {
             [Some(Ok(own)), _] | [_, Some(Ok(own))] => own,
             [Some(Err(missing)), _] | [_, Some(Err(missing))] => return vec![Arc::new(unseen(missing))],
-            [None, None] => return vec![Arc::new(unseen(Missing::Processes))],
+            [None, None] => return vec![Arc::new(unseen(MissingAccess::Processes))],
         };
         if self.passes.is_multiple_of(ALL) {
             self.known.clear();
@@ -59,7 +59,7 @@ impl Lane for Others {
         for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
             // Nobody lives there through whom it could be seen.
             tracing::trace!(number, "a namespace without processes");
-            found.missing = found.missing.or(Some(Missing::Namespace));
+            found.missing = found.missing.or(Some(MissingAccess::Namespace));
         }
         for (number, pids) in members {
             let name = names.get(&number).map_or_else(|| Arc::from(number.to_string()), Arc::clone);
@@ -78,7 +78,7 @@ impl Lane for Others {
 
 /// The number of a process's network namespace (`net:[4026531840]`), or what hides it; none for a process that is no
 /// more.
-fn namespace(pass: &Pass<'_>, process: &str) -> Option<Result<u64, Missing>> {
+fn namespace(pass: &Pass<'_>, process: &str) -> Option<Result<u64, MissingAccess>> {
     let target = match pass.host.io.link(&pass.host.procfs.join(process).join("ns/net")) {
         Ok(target) => target,
         Err(error) => return is_refusal(&error).then(|| Err(hides_target(pass.host.io.powers()))),
@@ -96,17 +96,17 @@ fn names(pass: &Pass<'_>) -> BTreeMap<u64, Arc<str>> {
 }
 
 /// The interfaces of PCI functions that a process sees, or what hides them: its `/sys` may be another namespace's.
-fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<Elsewhere>, Missing> {
+fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<NamespaceInterface>, MissingAccess> {
     let process = pass.host.procfs.join(pid.to_string());
     let class = process.join("root").join("sys/class/net");
     let hidden = |error: io::Error| {
-        if is_refusal(&error) { hides_target(pass.host.io.powers()) } else { Missing::Namespace }
+        if is_refusal(&error) { hides_target(pass.host.io.powers()) } else { MissingAccess::Namespace }
     };
     let listed: BTreeSet<String> =
         pass.host.io.list(&class).map_err(hidden)?.into_iter().filter(|name| name != "bonding_masters").collect();
     let devices = content(&*pass.host.io, &process.join("net/dev"), 64 * 1024).map_err(hidden)?;
     if listed != devices_of(&String::from_utf8_lossy(&devices)) {
-        return Err(Missing::Namespace);
+        return Err(MissingAccess::Namespace);
     }
     let function = |name: &String| {
         let target = pass.host.io.link(&class.join(name)).ok()?;
@@ -116,7 +116,7 @@ fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<Els
     let pod = pod(pass, pid);
     let found = listed.iter().filter_map(|name| {
         let (netdev, namespace, pod) = (Arc::from(name.as_str()), Arc::clone(namespace), pod.clone());
-        Some(Elsewhere { address: function(name)?, netdev, namespace, pod })
+        Some(NamespaceInterface { address: function(name)?, netdev, namespace, pod })
     });
     Ok(found.collect())
 }

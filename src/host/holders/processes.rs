@@ -8,7 +8,7 @@ use super::{content, hides_list, hides_target, is_refusal, pids, pod};
 use crate::host::collector::{Lane, Pass};
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
-use crate::model::holder::{Handle, Missing, Opener, Openers};
+use crate::model::holder::{DeviceFile, MissingAccess, Opener, Openers};
 use crate::model::snapshot::Fact;
 use crate::model::sriov::is_user_space;
 
@@ -22,7 +22,7 @@ pub(super) struct Processes {
     passes: u64,
     /// Processes that were looked into, and what they had open.
     known: BTreeMap<u32, Option<Opener>>,
-    missing: Option<Missing>,
+    missing: Option<MissingAccess>,
 }
 
 impl Lane for Processes {
@@ -98,7 +98,7 @@ fn name(pass: &Pass<'_>, pid: u32) -> Option<Arc<str>> {
 /// Why a process was not looked into.
 enum Unseen {
     /// It may not be.
-    Hidden(Missing),
+    Hidden(MissingAccess),
     /// It is no more.
     Ended,
 }
@@ -144,23 +144,23 @@ fn look(pass: &Pass<'_>, pid: u32) -> Result<Option<Opener>, Unseen> {
 }
 
 /// What a descriptor's target is: `/dev/vfio/40`, `/dev/vfio/noiommu-3`, `/dev/vfio/devices/vfio3`, `/dev/uio2`.
-fn handle(target: &str) -> Option<Handle> {
+fn handle(target: &str) -> Option<DeviceFile> {
     let node = target.strip_prefix("/dev/")?;
     let node = node.strip_suffix(" (deleted)").unwrap_or(node);
     if node.starts_with("vfio/devices/vfio") {
-        return Some(Handle::Node(Arc::from(node)));
+        return Some(DeviceFile::Node(Arc::from(node)));
     }
     if let Some(group) = node.strip_prefix("vfio/") {
-        return group.strip_prefix("noiommu-").unwrap_or(group).parse().ok().map(Handle::Group);
+        return group.strip_prefix("noiommu-").unwrap_or(group).parse().ok().map(DeviceFile::Group);
     }
     let number = node.strip_prefix("uio")?;
-    number.parse::<u32>().ok().map(|_| Handle::Node(Arc::from(node)))
+    number.parse::<u32>().ok().map(|_| DeviceFile::Node(Arc::from(node)))
 }
 
 /// The function that `fdinfo` of a vfio device names: `vfio-device-syspath: /sys/devices/…/0000:e8:00.0`.
-fn function(info: &str) -> Option<Handle> {
+fn function(info: &str) -> Option<DeviceFile> {
     let path = info.lines().find_map(|line| line.strip_prefix("vfio-device-syspath:"))?;
-    address_of(Path::new(path.trim())).map(Handle::Function)
+    address_of(Path::new(path.trim())).map(DeviceFile::Function)
 }
 
 /// The domain in QEMU's arguments: `-name guest=vm1,debug-threads=on`, `-name vm1`.
@@ -199,14 +199,14 @@ mod tests {
 
     #[test]
     fn descriptors() {
-        assert_eq!(handle("/dev/vfio/40"), Some(Handle::Group(40)));
-        assert_eq!(handle("/dev/vfio/noiommu-3"), Some(Handle::Group(3)));
-        assert_eq!(handle("/dev/vfio/devices/vfio3"), Some(Handle::Node("vfio/devices/vfio3".into())));
-        assert_eq!(handle("/dev/uio2"), Some(Handle::Node("uio2".into())));
+        assert_eq!(handle("/dev/vfio/40"), Some(DeviceFile::Group(40)));
+        assert_eq!(handle("/dev/vfio/noiommu-3"), Some(DeviceFile::Group(3)));
+        assert_eq!(handle("/dev/vfio/devices/vfio3"), Some(DeviceFile::Node("vfio/devices/vfio3".into())));
+        assert_eq!(handle("/dev/uio2"), Some(DeviceFile::Node("uio2".into())));
         assert_eq!((handle("/dev/vfio/vfio"), handle("/dev/null"), handle("socket:[1]")), (None, None, None));
         let info =
             "pos:\t0\nflags:\t02000002\nvfio-device-syspath: /sys/devices/pci0000:e0/0000:e0:01.1/0000:e8:00.0\n";
-        assert_eq!(function(info), Some(Handle::Function("0000:e8:00.0".parse().unwrap())));
+        assert_eq!(function(info), Some(DeviceFile::Function("0000:e8:00.0".parse().unwrap())));
     }
 
     proptest! {

@@ -7,7 +7,7 @@ use super::libvirt::domain;
 use super::*;
 use crate::host::collector::Filter;
 use crate::host::rig::{Rig, facts};
-use crate::model::holder::{Handle, Libvirt, Namespaces, Openers};
+use crate::model::holder::{DeviceFile, Libvirt, Namespaces, Openers};
 use crate::model::sriov::Mac;
 
 const POD: &str = "0::/kubepods.slice/kubepods-burstable.slice/\
@@ -50,9 +50,12 @@ fn machines_pods_and_programs() {
     let openers: Openers = read(&mut rig);
     assert!(openers.missing.is_none() && openers.visible);
     let [vm, pod, program] = &openers.openers[..] else { panic!("{openers:?}") };
-    assert_eq!((vm.domain.as_deref(), &*vm.handles), (Some("vm1"), &[Handle::Group(40)][..]));
+    assert_eq!((vm.domain.as_deref(), &*vm.handles), (Some("vm1"), &[DeviceFile::Group(40)][..]));
     assert_eq!(pod.pod.as_deref(), Some("3b1f0a52-1111-4222-8333-944444444444"));
-    assert_eq!(program.handles, [Handle::Node("uio2".into()), Handle::Function("0000:98:00.4".parse().unwrap())]);
+    assert_eq!(
+        program.handles,
+        [DeviceFile::Node("uio2".into()), DeviceFile::Function("0000:98:00.4".parse().unwrap())]
+    );
     rig.memory.remove("/proc/20");
     process(&rig, 50, "qemu-kvm", "/usr/libexec/qemu-kvm -name vm2", &["/dev/vfio/41"]);
     let openers: Openers = read(&mut rig);
@@ -75,7 +78,7 @@ fn without_permission_what_is_hidden_is_said_and_nothing_else() {
 fn a_host_without_processes_shows_no_holder() {
     let mut rig = Rig::new(&SPEC, Filter::default());
     assert_eq!(read::<Openers>(&mut rig), Openers::default());
-    assert_eq!(read::<Namespaces>(&mut rig).missing, Some(Missing::Processes));
+    assert_eq!(read::<Namespaces>(&mut rig).missing, Some(MissingAccess::Processes));
     let libvirt: Libvirt = read(&mut rig);
     assert_eq!((libvirt.domains.len(), libvirt.readable, libvirt.has_live), (0, true, false));
     assert_eq!(rig.faults, []);
@@ -99,7 +102,7 @@ fn interfaces_in_other_namespaces() {
     // A `/sys` that is another namespace's says nothing of this one.
     rig.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n");
     let found: Namespaces = read(&mut rig);
-    assert_eq!((found.interfaces.len(), found.missing), (0, Some(Missing::Namespace)));
+    assert_eq!((found.interfaces.len(), found.missing), (0, Some(MissingAccess::Namespace)));
 }
 
 const LIVE: &str = "<!--\nWARNING: THIS IS AN AUTO-GENERATED FILE.\n-->\n<domstatus state='running' reason='migrated' \
@@ -176,7 +179,7 @@ fn what_is_missing_is_what_this_process_lacks() {
     assert_eq!(hides_target(powers(false, false)).as_str(), "CAP_SYS_PTRACE");
     // With everything and still refused, no capability helps.
     for hidden in [hides_list(powers(true, true)), hides_target(powers(false, true))] {
-        assert_eq!(hidden, Missing::Refused);
+        assert_eq!(hidden, MissingAccess::Refused);
         assert!(!hidden.as_str().contains("CAP_"));
     }
 }

@@ -7,7 +7,7 @@ use crate::host::collector::Pass;
 use crate::host::file::Watched;
 use crate::host::text;
 use crate::model::cpus::CpuSet;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 
 /// What seldom changes is read again after so many passes, or when the CPUs in force have changed.
 const SELDOM: u32 = 20;
@@ -86,7 +86,7 @@ pub(super) fn list(bytes: &[u8]) -> Reading<CpuSet> {
 /// A mask of CPUs; an empty one is absent.
 fn mask(bytes: &[u8]) -> Reading<CpuSet> {
     match some(text::parsed(bytes, CpuSet::from_mask)) {
-        Reading::Unreadable(Reason::Malformed) if bytes.is_empty() => Reading::Absent,
+        Reading::Unreadable(ReadError::Malformed) if bytes.is_empty() => Reading::Absent,
         reading => reading,
     }
 }

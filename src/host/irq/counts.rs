@@ -14,7 +14,7 @@ use crate::host::text;
 use crate::model::cpus::CpuSet;
 use crate::model::ids::PciAddress;
 use crate::model::irq::RawCounts;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 
 /// A vector's own file costs about so many rows of the table: an open, and a count for each CPU that there could be.
 const ROWS_A_FILE: usize = 8;
@@ -131,7 +131,7 @@ fn per_cpu(bytes: &[u8], possible: &[u32]) -> Reading<Option<RawCounts>> {
     let Some(counts) = counts.collect::<Option<Vec<u32>>>() else {
         // The last count may be cut off behind its comma.
         let cut = bytes.last() == Some(&b',');
-        return if cut { Reading::Value(None) } else { Reading::Unreadable(Reason::Malformed) };
+        return if cut { Reading::Value(None) } else { Reading::Unreadable(ReadError::Malformed) };
     };
     if counts.len() != possible.len() {
         return Reading::Value(None);
@@ -187,7 +187,7 @@ mod tests {
         assert_eq!(counts("1,0,"), Reading::Value(None));
         assert_eq!(counts("1,0,2,3"), Reading::Value(None));
         for wrong in ["", "1,0,x", "1,,2", "4294967296,0,0"] {
-            assert_eq!(counts(wrong), Reading::Unreadable(Reason::Malformed), "{wrong}");
+            assert_eq!(counts(wrong), Reading::Unreadable(ReadError::Malformed), "{wrong}");
         }
     }
 

@@ -9,7 +9,7 @@ use crate::host::function::{Census, address_of};
 use crate::host::io::reason_of;
 use crate::host::text;
 use crate::model::ids::PciAddress;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 
 /// One function.
 pub(super) struct Function {
@@ -32,7 +32,7 @@ impl Functions {
     ///
     /// # Errors
     /// The reason why RDMA devices could not be listed.
-    pub(super) fn look(&mut self, pass: &mut Pass<'_>, filter: &Filter) -> Result<(), Reason> {
+    pub(super) fn look(&mut self, pass: &mut Pass<'_>, filter: &Filter) -> Result<(), ReadError> {
         let Census { allowed, excluded } = Census::take(pass, filter)?;
         let mut now: BTreeMap<PciAddress, PathBuf> =
             allowed.iter().map(|device| (device.address, device.function.clone())).collect();

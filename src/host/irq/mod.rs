@@ -20,8 +20,8 @@ use super::file::Watched;
 use super::function::Census;
 use crate::model::cpus::CpuSet;
 use crate::model::ids::PciAddress;
-use crate::model::irq::{IrqFunction, IrqHost, IrqVector, Role, role};
-use crate::model::reading::Reason;
+use crate::model::irq::{IrqFunction, IrqHost, IrqVector, VectorRole, role};
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use affinity::{Affinity, list};
 use balancer::Balancer;
@@ -47,7 +47,7 @@ struct Irq {
 }
 
 impl Collector for Irq {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let some = !Census::take(pass, &self.filter)?.allowed.is_empty();
         Ok(some.then(|| Found { key: Arc::from("interrupts"), device: None }).into_iter().collect())
     }
@@ -107,7 +107,7 @@ impl Interrupts {
         let Counted { counts, actions } = self.counted.get(&irq).cloned().unwrap_or_default();
         IrqVector {
             irq,
-            role: actions.as_deref().map_or(Role::Completion, role),
+            role: actions.as_deref().map_or(VectorRole::Completion, role),
             action: actions,
             effective: affinity.effective.clone(),
             allowed: affinity.allowed.clone(),

@@ -63,8 +63,8 @@ fn vectors_of_a_function_and_of_its_silent_other_half() {
         [("0000:81:00.0".to_owned(), Some(0)), ("0000:a1:00.0".to_owned(), Some(1)),]
     );
     let [control, data] = &*seen[0].vectors else { panic!("{seen:?}") };
-    assert_eq!((control.role, counts(control)), (Role::Control, Some(vec![(0, 5)])));
-    assert_eq!((data.role, counts(data)), (Role::Completion, Some(vec![(1, 9), (4, u32::MAX)])));
+    assert_eq!((control.role, counts(control)), (VectorRole::Control, Some(vec![(0, 5)])));
+    assert_eq!((data.role, counts(data)), (VectorRole::Completion, Some(vec![(1, 9), (4, u32::MAX)])));
     assert_eq!(data.effective.as_ref().map(ToString::to_string).as_deref(), Some("4"));
     assert_eq!(data.hint.as_ref().map(ToString::to_string).as_deref(), Some("4"));
     assert_eq!(control.effective, None);
@@ -100,7 +100,7 @@ fn own_files_where_they_are_cheaper_and_say_all() {
     let seen = functions(&mut rig);
     assert!(!rig.touched("/proc/interrupts"));
     assert_eq!(counts(&seen[0].vectors[0]), Some(vec![(0, 6)]));
-    assert_eq!((seen[0].vectors[0].role, seen[0].vectors[1].role), (Role::Control, Role::Completion));
+    assert_eq!((seen[0].vectors[0].role, seen[0].vectors[1].role), (VectorRole::Control, VectorRole::Completion));
     assert_eq!(counts(&seen[0].vectors[1]), Some(vec![(4, 7)]));
     rig.memory.set("/sys/kernel/irq/41/per_cpu_count", "0,0,0,\n");
     assert_eq!(counts(&functions(&mut rig)[0].vectors[0]), Some(vec![(0, 5)]), "the table has all");
@@ -132,7 +132,7 @@ fn a_table_that_cannot_be_read_costs_the_counts_alone() {
     rig.memory.set("/proc/interrupts", "what\n");
     let seen = functions(&mut rig);
     assert_eq!((seen[0].vectors.len(), counts(&seen[0].vectors[0])), (1, None));
-    assert_eq!(rig.faults, [("/proc/interrupts".to_owned(), Reason::Malformed)]);
+    assert_eq!(rig.faults, [("/proc/interrupts".to_owned(), ReadError::Malformed)]);
 }
 
 #[test]

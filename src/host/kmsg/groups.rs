@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::kinds;
 use super::reader::Message;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::kmsg::{Driver, KernelLog, Kind, MOMENTS, MessageGroup};
-use crate::model::time::Tick;
+use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind, MessageSource, RECENT_TIMES};
+use crate::model::time::BootTime;
 
 /// How long a message is of matter.
 const AGE: Duration = Duration::from_secs(3600);
@@ -19,12 +19,12 @@ const MOST: usize = 256;
 /// Bytes kept of a text.
 const TEXT: usize = 240;
 
-type Key = (Driver, Kind, Option<PciAddress>, Option<DeviceName>);
+type Key = (MessageSource, MessageKind, Option<PciAddress>, Option<DeviceName>);
 
 /// What was said, and how often.
 #[derive(Debug)]
 pub(super) struct Groups {
-    counts: BTreeMap<(Driver, Kind), u64>,
+    counts: BTreeMap<(MessageSource, MessageKind), u64>,
     groups: BTreeMap<Key, MessageGroup>,
 }
 
@@ -39,11 +39,11 @@ impl Groups {
     pub(super) fn add(
         &mut self,
         message: Message,
-        at: Tick,
+        at: BootTime,
         sequence: Option<u64>,
         text: &str,
         is_new: bool,
-        now: Tick,
+        now: BootTime,
     ) {
         let Message { driver, kind, address, device, of_rdma } = message;
         if is_new {
@@ -69,7 +69,7 @@ impl Groups {
         });
         group.count += 1;
         group.of_rdma |= of_rdma;
-        if group.moments.len() >= MOMENTS {
+        if group.moments.len() >= RECENT_TIMES {
             group.moments.remove(0);
         }
         group.moments.push(at);
@@ -90,7 +90,7 @@ impl Groups {
     }
 
     /// What there is now.
-    pub(super) fn log(&mut self, now: Tick) -> KernelLog {
+    pub(super) fn log(&mut self, now: BootTime) -> KernelLog {
         self.groups.retain(|_, group| group.last().is_some_and(|last| now.since(last) < AGE));
         KernelLog {
             counts: self.counts.iter().map(|(pair, count)| (*pair, *count)).collect(),

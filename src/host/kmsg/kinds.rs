@@ -1,97 +1,98 @@
 //! What a line means: the table of texts by driver, and the lines that several drivers share.
 
 use crate::model::ids::PciAddress;
-use crate::model::kmsg::{Driver, Kind};
+use crate::model::kmsg::{MessageKind, MessageSource};
 
 /// A text that means something: all of these fragments, in any order.
 struct Rule {
-    drivers: &'static [Driver],
+    drivers: &'static [MessageSource],
     fragments: &'static [&'static str],
-    kind: Kind,
+    kind: MessageKind,
 }
 
-const MLX5: &[Driver] = &[Driver::Mlx5Core];
-const MLX5_IB: &[Driver] = &[Driver::Mlx5Ib, Driver::Mlx5Core];
-const INTEL: &[Driver] = &[Driver::Ice, Driver::I40e, Driver::Iavf];
-const INTEL_VF: &[Driver] = &[Driver::Iavf, Driver::I40e, Driver::Ice];
-const BNXT: &[Driver] = &[Driver::BnxtEn];
-const BNXT_RE: &[Driver] = &[Driver::BnxtRe];
-const NETDEVS: &[Driver] = &[Driver::Mlx5Core, Driver::Ice, Driver::I40e, Driver::Iavf, Driver::BnxtEn];
-const NIC: &[Driver] = &[Driver::Ice, Driver::I40e, Driver::Iavf, Driver::BnxtEn];
+const MLX5: &[MessageSource] = &[MessageSource::Mlx5Core];
+const MLX5_IB: &[MessageSource] = &[MessageSource::Mlx5Ib, MessageSource::Mlx5Core];
+const INTEL: &[MessageSource] = &[MessageSource::Ice, MessageSource::I40e, MessageSource::Iavf];
+const INTEL_VF: &[MessageSource] = &[MessageSource::Iavf, MessageSource::I40e, MessageSource::Ice];
+const BNXT: &[MessageSource] = &[MessageSource::BnxtEn];
+const BNXT_RE: &[MessageSource] = &[MessageSource::BnxtRe];
+const NETDEVS: &[MessageSource] =
+    &[MessageSource::Mlx5Core, MessageSource::Ice, MessageSource::I40e, MessageSource::Iavf, MessageSource::BnxtEn];
+const NIC: &[MessageSource] = &[MessageSource::Ice, MessageSource::I40e, MessageSource::Iavf, MessageSource::BnxtEn];
 
-const fn rule(drivers: &'static [Driver], fragments: &'static [&'static str], kind: Kind) -> Rule {
+const fn rule(drivers: &'static [MessageSource], fragments: &'static [&'static str], kind: MessageKind) -> Rule {
     Rule { drivers, fragments, kind }
 }
 
 /// The first that fits counts. Texts are those of kernels 4.18 to 6.18; older ones misspell some words.
 #[rustfmt::skip]
 const RULES: &[Rule] = &[
-    rule(NETDEVS, &["available PCIe bandwidth, limited by"], Kind::PcieBandwidthLimited),
-    rule(MLX5, &["Health issue observed", "emperature"], Kind::HighTemperature),
-    rule(MLX5, &["synd 0x", "High temp"], Kind::HighTemperature),
-    rule(MLX5, &["Health issue observed"], Kind::FirmwareFatal),
-    rule(MLX5, &["synd 0x", ": "], Kind::FirmwareFatal),
-    rule(MLX5, &["Fatal error ", " detected"], Kind::FirmwareFatal),
-    rule(MLX5, &["health compromised"], Kind::DeviceHealth),
-    rule(MLX5, &["health recovery failed"], Kind::DeviceHealth),
-    rule(MLX5, &["PCI slot is unavailable"], Kind::DeviceHealth),
-    rule(MLX5, &["Driver is in error state"], Kind::DeviceHealth),
-    rule(MLX5, &["timeout. Will cause a leak of a command resource"], Kind::CommandTimeout),
-    rule(MLX5, &["No done completion"], Kind::CommandTimeout),
-    rule(MLX5, &["ACCESS_REG", "failed"], Kind::RegisterDenied),
-    rule(MLX5, &["Port module event", "Cable plugged"], Kind::ModulePlugged),
-    rule(MLX5, &["Port module event", "Cable unplugged"], Kind::ModulePlugged),
-    rule(MLX5, &["Port module event", "Cable error"], Kind::ModuleError),
-    rule(MLX5, &["Port module event[error]"], Kind::ModuleError),
-    rule(MLX5, &["High temperature on sensors"], Kind::HighTemperature),
-    rule(MLX5, &["Detected insufficient power on the PCIe slot"], Kind::PcieSlotPower),
-    rule(MLX5, &["Sync Reset now"], Kind::FirmwareReset),
-    rule(MLX5, &["PCI Sync FW Update Reset"], Kind::FirmwareReset),
-    rule(MLX5, &["RX timeout on channel"], Kind::TxTimeout),
-    rule(MLX5_IB, &["WC error: "], Kind::QpError),
-    rule(MLX5_IB, &["dump_cqe:"], Kind::QpError),
-    rule(MLX5_IB, &["bad qp"], Kind::QpError),
-    rule(MLX5_IB, &["bad QP"], Kind::QpError),
-    rule(NETDEVS, &["TX timeout"], Kind::TxTimeout),
-    rule(NETDEVS, &["tx_timeout"], Kind::TxTimeout),
-    rule(NETDEVS, &["NETDEV WATCHDOG", "timed out"], Kind::TxTimeout),
-    rule(INTEL, &["is-configuration of the Ethernet port detected"], Kind::MediaMisconfigured),
-    rule(INTEL, &["misconfiguration of the Ethernet port"], Kind::MediaMisconfigured),
-    rule(INTEL, &["unsupported module type"], Kind::MediaMisconfigured),
-    rule(INTEL, &["module's power requirements exceed"], Kind::MediaMisconfigured),
-    rule(INTEL, &["installed module is incompatible"], Kind::MediaMisconfigured),
-    rule(INTEL_VF, &["Reset indication received from the PF"], Kind::VfReset),
-    rule(INTEL_VF, &["Reset warning received from the PF"], Kind::VfReset),
-    rule(INTEL_VF, &["attempting to override administratively set MAC"], Kind::VfDenied),
-    rule(INTEL_VF, &["VF is not trusted"], Kind::VfDenied),
-    rule(INTEL_VF, &["Failed to add MAC filter"], Kind::VfDenied),
-    rule(INTEL_VF, &["VF ", "failed opcode"], Kind::VfDenied),
-    rule(&[Driver::Irdma], &["abnormal ae_id"], Kind::QpError),
-    rule(&[Driver::Irdma], &["critical PE Error"], Kind::DeviceHealth),
-    rule(&[Driver::Irdma], &["HMC Error"], Kind::DeviceHealth),
-    rule(&[Driver::Irdma], &["Requesting a reset"], Kind::DeviceHealth),
-    rule(BNXT, &["firmware fatal condition"], Kind::FirmwareFatal),
-    rule(BNXT, &["Non-fatal firmware reset event"], Kind::FirmwareReset),
-    rule(BNXT, &["Solicited firmware reset event"], Kind::FirmwareReset),
-    rule(BNXT, &["Fatal firmware reset event"], Kind::FirmwareFatal),
-    rule(BNXT, &["Chip temperature has gone", "thermal threshold"], Kind::HighTemperature),
-    rule(BNXT_RE, &["FW STALL Detected"], Kind::CommandTimeout),
-    rule(&[Driver::Efa], &["didn't send any completion for admin cmd"], Kind::CommandTimeout),
-    rule(&[Driver::Efa], &["Admin queue is closed"], Kind::DeviceHealth),
-    rule(&[Driver::Efa], &["Device isn't ready"], Kind::DeviceHealth),
-    rule(NIC, &["NIC Link is Down"], Kind::LinkDown),
-    rule(NIC, &["NIC Link is Up"], Kind::LinkUp),
-    rule(NIC, &["NIC Link is up"], Kind::LinkUp),
-    rule(MLX5, &["Link down"], Kind::LinkDown),
-    rule(MLX5, &["Link up"], Kind::LinkUp),
-    rule(&[Driver::Pcieport], &["DPC: containment event"], Kind::Dpc),
-    rule(&[Driver::VfioPci], &["reset recovery - restoring BARs"], Kind::VfioError),
-    rule(&[Driver::VfioPci], &["Unable to change power state"], Kind::VfioError),
-    rule(&[Driver::VfioPci], &["not ready", "after"], Kind::VfioError),
+    rule(NETDEVS, &["available PCIe bandwidth, limited by"], MessageKind::PcieBandwidthLimited),
+    rule(MLX5, &["Health issue observed", "emperature"], MessageKind::HighTemperature),
+    rule(MLX5, &["synd 0x", "High temp"], MessageKind::HighTemperature),
+    rule(MLX5, &["Health issue observed"], MessageKind::FirmwareFatal),
+    rule(MLX5, &["synd 0x", ": "], MessageKind::FirmwareFatal),
+    rule(MLX5, &["Fatal error ", " detected"], MessageKind::FirmwareFatal),
+    rule(MLX5, &["health compromised"], MessageKind::DeviceHealth),
+    rule(MLX5, &["health recovery failed"], MessageKind::DeviceHealth),
+    rule(MLX5, &["PCI slot is unavailable"], MessageKind::DeviceHealth),
+    rule(MLX5, &["Driver is in error state"], MessageKind::DeviceHealth),
+    rule(MLX5, &["timeout. Will cause a leak of a command resource"], MessageKind::CommandTimeout),
+    rule(MLX5, &["No done completion"], MessageKind::CommandTimeout),
+    rule(MLX5, &["ACCESS_REG", "failed"], MessageKind::RegisterDenied),
+    rule(MLX5, &["Port module event", "Cable plugged"], MessageKind::ModulePlugged),
+    rule(MLX5, &["Port module event", "Cable unplugged"], MessageKind::ModulePlugged),
+    rule(MLX5, &["Port module event", "Cable error"], MessageKind::ModuleError),
+    rule(MLX5, &["Port module event[error]"], MessageKind::ModuleError),
+    rule(MLX5, &["High temperature on sensors"], MessageKind::HighTemperature),
+    rule(MLX5, &["Detected insufficient power on the PCIe slot"], MessageKind::PcieSlotPower),
+    rule(MLX5, &["Sync Reset now"], MessageKind::FirmwareReset),
+    rule(MLX5, &["PCI Sync FW Update Reset"], MessageKind::FirmwareReset),
+    rule(MLX5, &["RX timeout on channel"], MessageKind::TxTimeout),
+    rule(MLX5_IB, &["WC error: "], MessageKind::QpError),
+    rule(MLX5_IB, &["dump_cqe:"], MessageKind::QpError),
+    rule(MLX5_IB, &["bad qp"], MessageKind::QpError),
+    rule(MLX5_IB, &["bad QP"], MessageKind::QpError),
+    rule(NETDEVS, &["TX timeout"], MessageKind::TxTimeout),
+    rule(NETDEVS, &["tx_timeout"], MessageKind::TxTimeout),
+    rule(NETDEVS, &["NETDEV WATCHDOG", "timed out"], MessageKind::TxTimeout),
+    rule(INTEL, &["is-configuration of the Ethernet port detected"], MessageKind::MediaMisconfigured),
+    rule(INTEL, &["misconfiguration of the Ethernet port"], MessageKind::MediaMisconfigured),
+    rule(INTEL, &["unsupported module type"], MessageKind::MediaMisconfigured),
+    rule(INTEL, &["module's power requirements exceed"], MessageKind::MediaMisconfigured),
+    rule(INTEL, &["installed module is incompatible"], MessageKind::MediaMisconfigured),
+    rule(INTEL_VF, &["Reset indication received from the PF"], MessageKind::VfReset),
+    rule(INTEL_VF, &["Reset warning received from the PF"], MessageKind::VfReset),
+    rule(INTEL_VF, &["attempting to override administratively set MAC"], MessageKind::VfDenied),
+    rule(INTEL_VF, &["VF is not trusted"], MessageKind::VfDenied),
+    rule(INTEL_VF, &["Failed to add MAC filter"], MessageKind::VfDenied),
+    rule(INTEL_VF, &["VF ", "failed opcode"], MessageKind::VfDenied),
+    rule(&[MessageSource::Irdma], &["abnormal ae_id"], MessageKind::QpError),
+    rule(&[MessageSource::Irdma], &["critical PE Error"], MessageKind::DeviceHealth),
+    rule(&[MessageSource::Irdma], &["HMC Error"], MessageKind::DeviceHealth),
+    rule(&[MessageSource::Irdma], &["Requesting a reset"], MessageKind::DeviceHealth),
+    rule(BNXT, &["firmware fatal condition"], MessageKind::FirmwareFatal),
+    rule(BNXT, &["Non-fatal firmware reset event"], MessageKind::FirmwareReset),
+    rule(BNXT, &["Solicited firmware reset event"], MessageKind::FirmwareReset),
+    rule(BNXT, &["Fatal firmware reset event"], MessageKind::FirmwareFatal),
+    rule(BNXT, &["Chip temperature has gone", "thermal threshold"], MessageKind::HighTemperature),
+    rule(BNXT_RE, &["FW STALL Detected"], MessageKind::CommandTimeout),
+    rule(&[MessageSource::Efa], &["didn't send any completion for admin cmd"], MessageKind::CommandTimeout),
+    rule(&[MessageSource::Efa], &["Admin queue is closed"], MessageKind::DeviceHealth),
+    rule(&[MessageSource::Efa], &["Device isn't ready"], MessageKind::DeviceHealth),
+    rule(NIC, &["NIC Link is Down"], MessageKind::LinkDown),
+    rule(NIC, &["NIC Link is Up"], MessageKind::LinkUp),
+    rule(NIC, &["NIC Link is up"], MessageKind::LinkUp),
+    rule(MLX5, &["Link down"], MessageKind::LinkDown),
+    rule(MLX5, &["Link up"], MessageKind::LinkUp),
+    rule(&[MessageSource::Pcieport], &["DPC: containment event"], MessageKind::Dpc),
+    rule(&[MessageSource::VfioPci], &["reset recovery - restoring BARs"], MessageKind::VfioError),
+    rule(&[MessageSource::VfioPci], &["Unable to change power state"], MessageKind::VfioError),
+    rule(&[MessageSource::VfioPci], &["not ready", "after"], MessageKind::VfioError),
 ];
 
 /// What a driver's own text means; none for texts that mean nothing to us.
-pub fn kind(driver: Driver, text: &str) -> Option<Kind> {
+pub fn kind(driver: MessageSource, text: &str) -> Option<MessageKind> {
     let fits =
         |rule: &&Rule| rule.drivers.contains(&driver) && rule.fragments.iter().all(|fragment| text.contains(fragment));
     let kind = RULES.iter().find(fits)?.kind;
@@ -99,30 +100,32 @@ pub fn kind(driver: Driver, text: &str) -> Option<Kind> {
 }
 
 /// Texts that look like another.
-fn is_real(kind: Kind, text: &str) -> bool {
+fn is_real(kind: MessageKind, text: &str) -> bool {
     match kind {
         // No link at all, or a rate of nothing, is no limit.
-        Kind::PcieBandwidthLimited => !text.contains("Unknown") && !text.starts_with("0.000 "),
-        Kind::PcieSlotPower => {
+        MessageKind::PcieBandwidthLimited => !text.contains("Unknown") && !text.starts_with("0.000 "),
+        MessageKind::PcieSlotPower => {
             let watts = text.split_once("PCIe slot (").and_then(|(_, rest)| rest.split_once("W)"));
             watts.is_some_and(|(watts, _)| !watts.is_empty() && watts.bytes().all(|byte| byte.is_ascii_digit()))
         }
         // Notices and below (5 to 7) are no failure.
-        Kind::FirmwareFatal => !["severity(5)", "severity(6)", "severity(7)"].iter().any(|mild| text.contains(mild)),
+        MessageKind::FirmwareFatal => {
+            !["severity(5)", "severity(6)", "severity(7)"].iter().any(|mild| text.contains(mild))
+        }
         _ => true,
     }
 }
 
 /// Every driver with the kinds that it can have, in the order of the metrics.
-pub fn pairs() -> Vec<(Driver, Kind)> {
+pub fn pairs() -> Vec<(MessageSource, MessageKind)> {
     let own = RULES.iter().flat_map(|rule| rule.drivers.iter().map(|driver| (*driver, rule.kind)));
     let shared = [
-        (Driver::Pcieport, Kind::AerFatal),
-        (Driver::Pcieport, Kind::AerNonfatal),
-        (Driver::Pcieport, Kind::AerCorrectable),
-        (Driver::Iommu, Kind::IommuFault),
+        (MessageSource::Pcieport, MessageKind::AerFatal),
+        (MessageSource::Pcieport, MessageKind::AerNonfatal),
+        (MessageSource::Pcieport, MessageKind::AerCorrectable),
+        (MessageSource::Iommu, MessageKind::IommuFault),
     ];
-    let mut pairs: Vec<(Driver, Kind)> = own.chain(shared).collect();
+    let mut pairs: Vec<(MessageSource, MessageKind)> = own.chain(shared).collect();
     pairs.sort_unstable();
     pairs.dedup();
     pairs
@@ -130,14 +133,14 @@ pub fn pairs() -> Vec<(Driver, Kind)> {
 
 /// The severity that an AER line names: kernels up to 6.11 say Corrected and Uncorrected, later ones Correctable and
 /// Uncorrectable.
-pub fn aer(text: &str) -> Option<Kind> {
+pub fn aer(text: &str) -> Option<MessageKind> {
     let severity = text.split_once("severity=").map_or(text, |(_, severity)| severity);
     if severity.contains("(Non-Fatal)") {
-        Some(Kind::AerNonfatal)
+        Some(MessageKind::AerNonfatal)
     } else if severity.contains("(Fatal)") {
-        Some(Kind::AerFatal)
+        Some(MessageKind::AerFatal)
     } else if severity.contains("Correct") {
-        Some(Kind::AerCorrectable)
+        Some(MessageKind::AerCorrectable)
     } else {
         None
     }
@@ -180,11 +183,11 @@ mod tests {
 
     #[test]
     fn texts_and_their_look_alikes() {
-        let mlx5 = |text: &str| kind(Driver::Mlx5Core, text);
+        let mlx5 = |text: &str| kind(MessageSource::Mlx5Core, text);
         let table = [
             (
                 "mlx5_pcie_event:299:(pid 2): Detected insufficient power on the PCIe slot (27W).",
-                Some(Kind::PcieSlotPower),
+                Some(MessageKind::PcieSlotPower),
             ),
             ("Detected insufficient power on the PCIe slot (27.5W).", None),
             ("Detected insufficient power on the PCIe slot (27 W).", None),
@@ -193,38 +196,59 @@ mod tests {
             ("126.028 Gb/s available PCIe bandwidth (32.0 GT/s PCIe x4 link)", None),
             (
                 "63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0000:3a:00.0 (capable of 252.048 Gb/s)",
-                Some(Kind::PcieBandwidthLimited),
+                Some(MessageKind::PcieBandwidthLimited),
             ),
             ("0.000 Gb/s available PCIe bandwidth, limited by Unknown x0 link at 000f:00:00.0", None),
-            ("x:1:(pid 0): Port module event[error]: module 0, Cable error, High Temperature", Some(Kind::ModuleError)),
-            ("x:1:(pid 0): Port module event[warning]: module 1, Cable error, Bus stuck", Some(Kind::ModuleError)),
-            ("Port module event: module 0, Cable unplugged", Some(Kind::ModulePlugged)),
+            (
+                "x:1:(pid 0): Port module event[error]: module 0, Cable error, High Temperature",
+                Some(MessageKind::ModuleError),
+            ),
+            (
+                "x:1:(pid 0): Port module event[warning]: module 1, Cable error, Bus stuck",
+                Some(MessageKind::ModuleError),
+            ),
+            ("Port module event: module 0, Cable unplugged", Some(MessageKind::ModulePlugged)),
             ("Port module event: Temperature normal", None),
-            ("print_health_info:385:(pid 0): synd 0x7: irisc not responding", Some(Kind::FirmwareFatal)),
+            ("print_health_info:385:(pid 0): synd 0x7: irisc not responding", Some(MessageKind::FirmwareFatal)),
             ("print_health_info:374:(pid 0): assert_var[0] 0x00000001", None),
-            ("Health issue observed, firmware internal error, severity(3) ERROR:", Some(Kind::FirmwareFatal)),
+            ("Health issue observed, firmware internal error, severity(3) ERROR:", Some(MessageKind::FirmwareFatal)),
             ("Health issue observed, firmware internal error, severity(6) INFO:", None),
-            ("Health issue observed, High temperature, severity(3) ERROR:", Some(Kind::HighTemperature)),
-            ("poll_health:1:(pid 0): device's health compromised - reached miss count", Some(Kind::DeviceHealth)),
+            ("Health issue observed, High temperature, severity(3) ERROR:", Some(MessageKind::HighTemperature)),
+            (
+                "poll_health:1:(pid 0): device's health compromised - reached miss count",
+                Some(MessageKind::DeviceHealth),
+            ),
             (
                 "wait_func:1:(pid 5): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource",
-                Some(Kind::CommandTimeout),
+                Some(MessageKind::CommandTimeout),
             ),
             (
                 "mlx5_cmd_out_err:1: ACCESS_REG(0x805) op_mod(0x1) failed, status bad operation(0x2)",
-                Some(Kind::RegisterDenied),
+                Some(MessageKind::RegisterDenied),
             ),
-            ("enp65s0f0: Link down", Some(Kind::LinkDown)),
+            ("enp65s0f0: Link down", Some(MessageKind::LinkDown)),
             ("some other info that doesn't match", None),
         ];
         for (text, expected) in table {
             assert_eq!(mlx5(text), expected, "{text}");
         }
-        assert_eq!(kind(Driver::Mlx5Ib, "mlx5_poll_one:1:(pid 4): WC error: 4, Message: x"), Some(Kind::QpError));
-        assert_eq!(kind(Driver::Iavf, "Failed to add MAC filter, error IAVF_ERR_NVM"), Some(Kind::VfDenied));
-        assert_eq!(kind(Driver::BnxtEn, "Non-fatal firmware reset event, data1: 0x1"), Some(Kind::FirmwareReset));
-        assert_eq!(kind(Driver::VfioPci, "Captured SR-IOV VF 0000:3b:02.0 driver_override"), None);
-        assert_eq!(kind(Driver::Ice, "NIC Link is up 100 Gbps Full Duplex, Requested FEC: RS-FEC"), Some(Kind::LinkUp));
+        assert_eq!(
+            kind(MessageSource::Mlx5Ib, "mlx5_poll_one:1:(pid 4): WC error: 4, Message: x"),
+            Some(MessageKind::QpError)
+        );
+        assert_eq!(
+            kind(MessageSource::Iavf, "Failed to add MAC filter, error IAVF_ERR_NVM"),
+            Some(MessageKind::VfDenied)
+        );
+        assert_eq!(
+            kind(MessageSource::BnxtEn, "Non-fatal firmware reset event, data1: 0x1"),
+            Some(MessageKind::FirmwareReset)
+        );
+        assert_eq!(kind(MessageSource::VfioPci, "Captured SR-IOV VF 0000:3b:02.0 driver_override"), None);
+        assert_eq!(
+            kind(MessageSource::Ice, "NIC Link is up 100 Gbps Full Duplex, Requested FEC: RS-FEC"),
+            Some(MessageKind::LinkUp)
+        );
     }
 
     #[test]
@@ -248,10 +272,13 @@ mod tests {
     #[test]
     fn severities_of_old_and_new_kernels() {
         let table = [
-            ("PCIe Bus Error: severity=Corrected, type=Physical Layer, id=00e8(Receiver ID)", Kind::AerCorrectable),
-            ("PCIe Bus Error: severity=Correctable, type=Physical Layer", Kind::AerCorrectable),
-            ("PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer", Kind::AerNonfatal),
-            ("PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer", Kind::AerFatal),
+            (
+                "PCIe Bus Error: severity=Corrected, type=Physical Layer, id=00e8(Receiver ID)",
+                MessageKind::AerCorrectable,
+            ),
+            ("PCIe Bus Error: severity=Correctable, type=Physical Layer", MessageKind::AerCorrectable),
+            ("PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer", MessageKind::AerNonfatal),
+            ("PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer", MessageKind::AerFatal),
         ];
         for (text, kind) in table {
             assert_eq!(aer(text), Some(kind), "{text}");
@@ -262,7 +289,7 @@ mod tests {
     #[test]
     fn every_kind_can_be_had() {
         let pairs = pairs();
-        for kind in Kind::ALL {
+        for kind in MessageKind::ALL {
             assert!(pairs.iter().any(|(_, other)| other == kind), "{}", kind.as_str());
         }
         assert!(pairs.len() < 80, "{} series on every host", pairs.len());
@@ -271,7 +298,7 @@ mod tests {
     proptest! {
         #[test]
         fn no_text_breaks_the_table(text in any::<String>()) {
-            for driver in Driver::ALL {
+            for driver in MessageSource::ALL {
                 let _ = kind(*driver, &text);
             }
             let _ = (aer(&text), iommu_fault(&text), address(&text));

@@ -4,14 +4,14 @@ use super::kinds::pairs;
 use super::reader::Reader;
 use super::record::dmesg;
 use crate::model::check::Severity;
-use crate::model::kmsg::{Driver, Kind};
+use crate::model::kmsg::{MessageKind, MessageSource};
 
 /// A kind, how bad it is, lines that mean it, lines close to those that do not.
-type Meaning = (Kind, Severity, &'static [&'static str], &'static [&'static str]);
+type Meaning = (MessageKind, Severity, &'static [&'static str], &'static [&'static str]);
 
 const MEANINGS: &[Meaning] = &[
     (
-        Kind::DeviceHealth,
+        MessageKind::DeviceHealth,
         Severity::Critical,
         &[
             "mlx5_core 0000:41:00.0: poll_health:825:(pid 0): device's health compromised - reached miss count",
@@ -33,7 +33,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::FirmwareFatal,
+        MessageKind::FirmwareFatal,
         Severity::Critical,
         &[
             "mlx5_core 0000:41:00.0: Health issue observed, firmware internal error, severity(3) ERROR:",
@@ -51,7 +51,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::CommandTimeout,
+        MessageKind::CommandTimeout,
         Severity::Critical,
         &[
             "mlx5_core 0000:41:00.0: wait_func:1195:(pid 5): ENABLE_HCA(0x104) timeout. Will cause a leak of a command resource",
@@ -67,7 +67,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::AerFatal,
+        MessageKind::AerFatal,
         Severity::Critical,
         &[
             "mlx5_core 0000:41:00.0: PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer, (Receiver ID)",
@@ -81,7 +81,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::Dpc,
+        MessageKind::Dpc,
         Severity::Critical,
         &["pcieport 0000:40:01.0: DPC: containment event, status:0x1f01 source:0x0000"],
         &[
@@ -90,7 +90,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::AerNonfatal,
+        MessageKind::AerNonfatal,
         Severity::Warning,
         &[
             "mlx5_core 0000:41:00.0: AER: PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer, (Requester ID)",
@@ -102,7 +102,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::IommuFault,
+        MessageKind::IommuFault,
         Severity::Warning,
         &[
             "DMAR: [DMA Write NO_PASID] Request device [41:00.2] fault addr 0x7f000 [fault reason 0x05] PTE Write access is not set",
@@ -118,7 +118,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::PcieBandwidthLimited,
+        MessageKind::PcieBandwidthLimited,
         Severity::Warning,
         &[
             "mlx5_core 0000:41:00.0: 63.008 Gb/s available PCIe bandwidth, limited by 8.0 GT/s PCIe x8 link at 0000:40:01.0 (capable of 252.048 Gb/s with 16.0 GT/s PCIe x16 link)",
@@ -131,7 +131,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::ModuleError,
+        MessageKind::ModuleError,
         Severity::Warning,
         &[
             "mlx5_core 0000:41:00.0: Port module event[error]: module 0, Cable error, Bus stuck (I2C or data shorted)",
@@ -144,7 +144,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::HighTemperature,
+        MessageKind::HighTemperature,
         Severity::Warning,
         &[
             "mlx5_core 0000:41:00.0: temp_warn:1:(pid 0): High temperature on sensors with bit set 0 1",
@@ -157,7 +157,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::TxTimeout,
+        MessageKind::TxTimeout,
         Severity::Warning,
         &[
             "mlx5_core 0000:41:00.0 eth4: TX timeout detected",
@@ -172,7 +172,7 @@ const MEANINGS: &[Meaning] = &[
         &["mlx5_core 0000:41:00.0 eth4: TX queues: 63", "NETDEV WATCHDOG: eth0 (e1000e): transmit queue 0 timed out"],
     ),
     (
-        Kind::MediaMisconfigured,
+        MessageKind::MediaMisconfigured,
         Severity::Warning,
         &[
             "ice 0000:84:00.0: Possible mis-configuration of the Ethernet port detected, please use the Intel(R) Ethernet Port Configuration Tool",
@@ -185,7 +185,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::VfioError,
+        MessageKind::VfioError,
         Severity::Warning,
         &[
             "vfio-pci 0000:41:00.2: vfio_bar_restore: reset recovery - restoring BARs",
@@ -199,7 +199,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::QpError,
+        MessageKind::QpError,
         Severity::Warning,
         &[
             "infiniband mlx5_0: dump_cqe:272:(pid 88): dump error cqe",
@@ -210,7 +210,7 @@ const MEANINGS: &[Meaning] = &[
         &["infiniband mlx5_0: Couldn't create counters", "irdma 0000:84:00.0 irdma0: ae_id = 0x0"],
     ),
     (
-        Kind::PcieSlotPower,
+        MessageKind::PcieSlotPower,
         Severity::Info,
         &["mlx5_core 0000:41:00.0: mlx5_pcie_event:299:(pid 0): Detected insufficient power on the PCIe slot (27W)."],
         &[
@@ -220,7 +220,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::ModulePlugged,
+        MessageKind::ModulePlugged,
         Severity::Info,
         &[
             "mlx5_core 0000:41:00.0: Port module event: module 0, Cable plugged",
@@ -229,7 +229,7 @@ const MEANINGS: &[Meaning] = &[
         &["mlx5_core 0000:41:00.0: Port module event: module 0, Cable disabled"],
     ),
     (
-        Kind::RegisterDenied,
+        MessageKind::RegisterDenied,
         Severity::Info,
         &[
             "mlx5_core 0000:41:00.2: mlx5_cmd_out_err:808:(pid 7): ACCESS_REG(0x805) op_mod(0x1) failed, status bad operation(0x2)",
@@ -239,7 +239,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::FirmwareReset,
+        MessageKind::FirmwareReset,
         Severity::Info,
         &[
             "mlx5_core 0000:41:00.0: mlx5_sync_reset_now_event:412:(pid 9): Sync Reset now. Device is going to reset.",
@@ -253,7 +253,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::VfReset,
+        MessageKind::VfReset,
         Severity::Info,
         &[
             "iavf 0000:84:01.0: Reset indication received from the PF",
@@ -265,7 +265,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::VfDenied,
+        MessageKind::VfDenied,
         Severity::Info,
         &[
             "ice 0000:84:00.0: VF attempting to override administratively set MAC address, bring down and up the VF interface to resume normal operation",
@@ -276,7 +276,7 @@ const MEANINGS: &[Meaning] = &[
         &["ice 0000:84:00.0: VF 0 is now trusted", "i40e 0000:3b:00.0: Setting MAC 52:54:00:00:00:01 on VF 0"],
     ),
     (
-        Kind::LinkUp,
+        MessageKind::LinkUp,
         Severity::Info,
         &[
             "mlx5_core 0000:41:00.0 eth4: Link up",
@@ -289,7 +289,7 @@ const MEANINGS: &[Meaning] = &[
         ],
     ),
     (
-        Kind::LinkDown,
+        MessageKind::LinkDown,
         Severity::Info,
         &[
             "mlx5_core 0000:41:00.0 eth4: Link down",
@@ -299,7 +299,7 @@ const MEANINGS: &[Meaning] = &[
         &["IPv6: ADDRCONF(NETDEV_UP): eth4: link is not ready", "e1000e 0000:00:1f.6 eno1: NIC Link is Down"],
     ),
     (
-        Kind::AerCorrectable,
+        MessageKind::AerCorrectable,
         Severity::Info,
         &[
             "mlx5_core 0000:41:00.0: AER: PCIe Bus Error: severity=Corrected, type=Physical Layer, (Receiver ID)",
@@ -312,7 +312,7 @@ const MEANINGS: &[Meaning] = &[
     ),
 ];
 
-fn meaning(line: &str) -> Option<(Driver, Kind)> {
+fn meaning(line: &str) -> Option<(MessageSource, MessageKind)> {
     // Each on its own: what lines before it announced is of no matter here.
     Reader::default().read(&dmesg(&format!("[   12.345678] {line}"))).map(|message| (message.driver, message.kind))
 }
@@ -333,12 +333,12 @@ fn every_kind_is_what_it_is_and_not_what_looks_like_it() {
 
 #[test]
 fn nothing_of_the_table_is_left_out() {
-    let said: Vec<(Driver, Kind)> =
+    let said: Vec<(MessageSource, MessageKind)> =
         MEANINGS.iter().flat_map(|(_, _, lines, _)| *lines).filter_map(|line| meaning(line)).collect();
-    for kind in Kind::ALL {
+    for kind in MessageKind::ALL {
         assert_eq!(MEANINGS.iter().filter(|(other, ..)| other == kind).count(), 1, "{}", kind.as_str());
     }
-    for driver in Driver::ALL {
+    for driver in MessageSource::ALL {
         assert!(said.iter().any(|(other, _)| other == driver), "nothing of {}", driver.as_str());
     }
     let possible = pairs();

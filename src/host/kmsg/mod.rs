@@ -20,9 +20,9 @@ use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
 use super::file::Watched;
 use super::io::{Host, OpenFile, reason_of};
 use super::system;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 use groups::Groups;
 use reader::{Message, Reader};
 use record::{Record, When};
@@ -73,7 +73,7 @@ impl Kmsg {
 
 impl Collector for Kmsg {
     /// A container may have no log: that is nothing found.
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         Ok(self.source().map(|_| Found { key: Arc::from("log"), device: None }).into_iter().collect())
     }
 
@@ -122,8 +122,8 @@ struct Log {
     first: Option<u64>,
     last: Option<u64>,
     /// When a recorded host was booted, and when its wall clock was at zero, on our clock.
-    boot: Option<Tick>,
-    wall: Option<Tick>,
+    boot: Option<BootTime>,
+    wall: Option<BootTime>,
     /// What was there at the start has been read: what comes now is new.
     caught_up: bool,
 }
@@ -192,7 +192,7 @@ impl Log {
         Ok(())
     }
 
-    fn take_live(&mut self, now: Tick, text: &str) {
+    fn take_live(&mut self, now: BootTime, text: &str) {
         let mut lines = text.lines();
         let Some(line) = lines.next() else { return };
         if !self.is_next(record::sequence(line)) {
@@ -203,7 +203,7 @@ impl Log {
         self.look_for_fork(&record);
         if let Some(message) = self.reader.read(&record) {
             let at = match record.when {
-                When::Boot(micros) => Tick(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
+                When::Boot(micros) => BootTime(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
                 When::Wall(_) | When::Unknown => now,
             };
             self.groups.add(message, at, record.sequence, &record.text, self.caught_up, now);
@@ -302,14 +302,14 @@ impl Log {
             self.boot = Some(pass.now - uptime);
         }
         if let (None, Some(seconds)) = (self.wall, seconds) {
-            self.wall = Some(Tick(pass.now.0.saturating_sub(seconds.saturating_mul(1000))));
+            self.wall = Some(BootTime(pass.now.0.saturating_sub(seconds.saturating_mul(1000))));
         }
     }
 
-    fn tick(&self, when: When, now: Tick) -> Tick {
+    fn tick(&self, when: When, now: BootTime) -> BootTime {
         let at = match when {
             When::Boot(micros) => self.boot.map(|boot| boot.after(Duration::from_micros(micros))),
-            When::Wall(seconds) => self.wall.map(|zero| Tick(zero.0.saturating_add(seconds.saturating_mul(1000)))),
+            When::Wall(seconds) => self.wall.map(|zero| BootTime(zero.0.saturating_add(seconds.saturating_mul(1000)))),
             When::Unknown => None,
         };
         at.map_or(now, |at| at.min(now))

@@ -3,15 +3,15 @@
 use super::kinds::{self, aer};
 use super::record::Record;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::kmsg::{Driver, Kind};
+use crate::model::kmsg::{MessageKind, MessageSource};
 
 /// A line that means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
     /// Who.
-    pub driver: Driver,
+    pub driver: MessageSource,
     /// What.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// The function that it names.
     pub address: Option<PciAddress>,
     /// The RDMA device that it names.
@@ -24,7 +24,7 @@ pub struct Message {
 #[derive(Debug, Default)]
 pub struct Reader {
     /// The last PCIe error that was announced: who received it, and how bad it was.
-    announced: Option<(Option<PciAddress>, Kind)>,
+    announced: Option<(Option<PciAddress>, MessageKind)>,
 }
 
 impl Reader {
@@ -41,11 +41,17 @@ impl Reader {
             let fault = kinds::iommu_fault(text)?;
             let address = fault.or(address);
             let of_rdma = speaker.is_of_rdma();
-            return Some(Message { driver: Driver::Iommu, kind: Kind::IommuFault, address, device: None, of_rdma });
+            return Some(Message {
+                driver: MessageSource::Iommu,
+                kind: MessageKind::IommuFault,
+                address,
+                device: None,
+                of_rdma,
+            });
         }
         let driver = speaker.driver?;
         let kind = kinds::kind(driver, speaker.text)?;
-        let named = record.device.as_deref().filter(|_| driver == Driver::Mlx5Ib && speaker.device.is_none());
+        let named = record.device.as_deref().filter(|_| driver == MessageSource::Mlx5Ib && speaker.device.is_none());
         let device = speaker.device.or(named).map(DeviceName::new);
         Some(Message { driver, kind, address, device, of_rdma: driver.is_of_rdma() })
     }
@@ -54,7 +60,7 @@ impl Reader {
     /// function that it happened to, then what came of it. It counts once, where it happened.
     fn pcie_error(&mut self, speaker: &Speaker<'_>, address: Option<PciAddress>) -> Option<Message> {
         let of_rdma = speaker.is_of_rdma();
-        let message = |kind, address| Message { driver: Driver::Pcieport, kind, address, device: None, of_rdma };
+        let message = |kind, address| Message { driver: MessageSource::Pcieport, kind, address, device: None, of_rdma };
         let text = speaker.text.strip_prefix("AER: ").unwrap_or(speaker.text);
         if text.starts_with("PCIe Bus Error:") {
             let kind = aer(text)?;
@@ -65,14 +71,14 @@ impl Reader {
             self.announced = aer(text).map(|kind| (address, kind));
             return None;
         }
-        let kind = self.announced.map_or(Kind::AerNonfatal, |(_, kind)| kind);
+        let kind = self.announced.map_or(MessageKind::AerNonfatal, |(_, kind)| kind);
         if text.starts_with("can't find device of ID") {
             // Nobody told more: what was announced is all there is.
             let (receiver, kind) = self.announced.take()?;
             return Some(message(kind, receiver.or(address)));
         }
         if text.starts_with("device recovery failed") {
-            return Some(message(Kind::AerFatal, address));
+            return Some(message(MessageKind::AerFatal, address));
         }
         let lost = text.starts_with("can't recover") || text.starts_with("mlx5_pci_err_detected was called");
         lost.then(|| message(kind, address))
@@ -82,7 +88,7 @@ impl Reader {
 /// Who a line says is speaking.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Speaker<'a> {
-    driver: Option<Driver>,
+    driver: Option<MessageSource>,
     address: Option<PciAddress>,
     device: Option<&'a str>,
     /// What follows the names.
@@ -91,7 +97,7 @@ struct Speaker<'a> {
 
 impl<'a> Speaker<'a> {
     fn is_of_rdma(&self) -> bool {
-        self.driver.is_some_and(Driver::is_of_rdma)
+        self.driver.is_some_and(MessageSource::is_of_rdma)
     }
 
     /// `mlx5_core 0000:98:00.0: text`, `mlx5_core 0000:41:00.0 enp65s0f0: text`, `infiniband mlx5_0: text`,
@@ -105,12 +111,12 @@ impl<'a> Speaker<'a> {
         }
         if first == "infiniband" {
             let (device, text) = rest.split_once(": ").unwrap_or((rest, ""));
-            let driver = if device.starts_with("bnxt_re") { Driver::BnxtRe } else { Driver::Mlx5Ib };
+            let driver = if device.starts_with("bnxt_re") { MessageSource::BnxtRe } else { MessageSource::Mlx5Ib };
             return Self { driver: Some(driver), address: None, device: Some(device), text };
         }
         if let Some((name, _)) = first.split_once(':') {
             // A driver's own function may stand in the place of its name.
-            let driver = by_name(name).or_else(|| name.starts_with("mlx5_").then_some(Driver::Mlx5Core));
+            let driver = by_name(name).or_else(|| name.starts_with("mlx5_").then_some(MessageSource::Mlx5Core));
             return Self { driver, text: rest, ..Self::default() };
         }
         let (second, after) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -121,17 +127,20 @@ impl<'a> Speaker<'a> {
         let Ok(address) = second.parse() else { return Self { driver, text: rest, ..Self::default() } };
         // A device or interface stands between address and text.
         let (name, text) = after.split_once(": ").unwrap_or(("", after));
-        let rdma = driver.is_some_and(|driver| matches!(driver, Driver::Irdma | Driver::BnxtRe | Driver::Efa));
+        let rdma = driver
+            .is_some_and(|driver| matches!(driver, MessageSource::Irdma | MessageSource::BnxtRe | MessageSource::Efa));
         let device = Some(name).filter(|name| rdma && !name.is_empty() && !name.contains(' '));
         Self { driver, address: Some(address), device, text: text.trim_start() }
     }
 }
 
-fn by_name(name: &str) -> Option<Driver> {
+fn by_name(name: &str) -> Option<MessageSource> {
     match name {
-        "pci" => Some(Driver::Pcieport),
-        "mlx5_ib" => Some(Driver::Mlx5Ib),
-        _ => Driver::ALL.iter().copied().find(|driver| driver.as_str() == name && *driver != Driver::Iommu),
+        "pci" => Some(MessageSource::Pcieport),
+        "mlx5_ib" => Some(MessageSource::Mlx5Ib),
+        _ => {
+            MessageSource::ALL.iter().copied().find(|driver| driver.as_str() == name && *driver != MessageSource::Iommu)
+        }
     }
 }
 
@@ -142,7 +151,7 @@ mod tests {
     use super::super::record::dmesg;
     use super::*;
 
-    /// Driver, kind and subject of each line that means something.
+    /// Source, kind and subject of each line that means something.
     fn all(lines: &str) -> Vec<String> {
         let mut reader = Reader::default();
         let messages = lines.lines().filter_map(|line| reader.read(&dmesg(line)));

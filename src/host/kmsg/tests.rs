@@ -10,7 +10,7 @@ use super::*;
 use crate::host::collector::{Depth, Filter};
 use crate::host::io::{DirStamp, HostIo};
 use crate::host::memory::MemoryHost;
-use crate::model::kmsg::{Driver, KernelLog, Kind};
+use crate::model::kmsg::{KernelLog, MessageKind, MessageSource};
 
 /// A ring of records as the kernel has it: the oldest are dropped, a reader that missed some is told so once.
 #[derive(Default)]
@@ -92,7 +92,7 @@ struct Logs {
 impl Logs {
     fn new(host: Host) -> Self {
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-        let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+        let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
         Self { lane: collector.open(&found[0]), host }
     }
 
@@ -102,14 +102,14 @@ impl Logs {
     }
 
     fn read(&mut self, second: i64) -> KernelLog {
-        let mut pass = Pass::new(&self.host, Tick(second * 1000), Depth::Full);
+        let mut pass = Pass::new(&self.host, BootTime(second * 1000), Depth::Full);
         let facts = self.lane.read(&mut pass);
         assert_eq!(pass.faults, []);
         facts[0].downcast_ref::<KernelLog>().unwrap().clone()
     }
 }
 
-fn count(log: &KernelLog, driver: Driver, kind: Kind) -> u64 {
+fn count(log: &KernelLog, driver: MessageSource, kind: MessageKind) -> u64 {
     log.counts.iter().find(|(pair, _)| *pair == (driver, kind)).map(|(_, count)| *count).unwrap()
 }
 
@@ -134,16 +134,16 @@ fn what_was_there_at_the_start_is_history() {
     ring.write(4_000_000_000, DOWN);
     let mut logs = Logs::live(&ring);
     let first = logs.read(7_000);
-    assert_eq!(count(&first, Driver::Mlx5Core, Kind::LinkDown), 0);
+    assert_eq!(count(&first, MessageSource::Mlx5Core, MessageKind::LinkDown), 0);
     assert_eq!(
         first.groups.iter().map(|group| (group.count, group.last())).collect::<Vec<_>>(),
-        [(1, Some(Tick(4_000_000)))]
+        [(1, Some(BootTime(4_000_000)))]
     );
     ring.write(7_001_000_000, DOWN);
     let second = logs.read(7_005);
-    assert_eq!(count(&second, Driver::Mlx5Core, Kind::LinkDown), 1);
+    assert_eq!(count(&second, MessageSource::Mlx5Core, MessageKind::LinkDown), 1);
     assert_eq!((second.groups[0].count, second.first, second.last), (2, Some(0), Some(2)));
-    assert_eq!(count(&logs.read(7_010), Driver::Mlx5Core, Kind::LinkDown), 1, "nothing is read twice");
+    assert_eq!(count(&logs.read(7_010), MessageSource::Mlx5Core, MessageKind::LinkDown), 1, "nothing is read twice");
     assert!(logs.read(20_000).groups.is_empty(), "an hour later it is of no matter");
 }
 
@@ -157,8 +157,8 @@ fn a_burst_is_counted_and_bounded_and_what_was_lost_is_said() {
         ring.write(101_000_000 + line, &format!("mlx5_core 0000:{bus:02x}:{device:02x}.0 eth4: Link down"));
     }
     let log = logs.read(105);
-    assert_eq!((log.overruns, log.lost + count(&log, Driver::Mlx5Core, Kind::LinkDown)), (1, 100_000));
-    assert_eq!(count(&log, Driver::Mlx5Core, Kind::LinkDown), HOLDS as u64);
+    assert_eq!((log.overruns, log.lost + count(&log, MessageSource::Mlx5Core, MessageKind::LinkDown)), (1, 100_000));
+    assert_eq!(count(&log, MessageSource::Mlx5Core, MessageKind::LinkDown), HOLDS as u64);
     assert!(log.groups.len() <= 256 && log.groups.iter().all(|group| group.moments.len() <= 8));
 }
 
@@ -167,10 +167,10 @@ fn a_recorded_host_stands_at_its_newest_line_or_its_uptime() {
     let host = Arc::new(MemoryHost::new());
     host.set("/kmsg", format!("6,7,1000000,-;{DOWN}\n SUBSYSTEM=pci\n6,8,900000000,-;x\n"));
     let mut logs = Logs::new(host.host());
-    assert_eq!(logs.read(86_400).groups[0].last(), Some(Tick(86_400_000 - 899_000)));
+    assert_eq!(logs.read(86_400).groups[0].last(), Some(BootTime(86_400_000 - 899_000)));
     host.set("/kmsg", format!("6,8,900000000,-;x\n6,9,900500000,-;{DOWN}\n"));
     let log = logs.read(86_460);
-    assert_eq!((log.groups[0].count, count(&log, Driver::Mlx5Core, Kind::LinkDown), log.lost), (2, 1, 0));
+    assert_eq!((log.groups[0].count, count(&log, MessageSource::Mlx5Core, MessageKind::LinkDown), log.lost), (2, 1, 0));
     host.set("/proc/uptime", "90000.00 1.00\n");
     assert!(Logs::new(host.host()).read(86_400).groups.is_empty());
 }
@@ -193,7 +193,7 @@ fn text_grows_at_its_end() {
     assert_eq!(logs.read(10).groups[0].count, 2);
     host.set("/dmesg.txt", format!("[    1.000000] {DOWN}\n[    2.000000] {DOWN}\n[    3.000000] {DOWN}\n"));
     let log = logs.read(15);
-    assert_eq!((log.groups[0].count, count(&log, Driver::Mlx5Core, Kind::LinkDown)), (3, 1));
+    assert_eq!((log.groups[0].count, count(&log, MessageSource::Mlx5Core, MessageKind::LinkDown)), (3, 1));
 }
 
 #[test]
@@ -201,12 +201,12 @@ fn no_log_is_nothing_found_and_one_that_is_forbidden_a_fault() {
     let memory = Arc::new(MemoryHost::new());
     let host = memory.host();
     let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
     assert_eq!(collector.discover(&mut pass), Ok(Vec::new()));
     memory.fail("/kmsg", Errno::PERM);
     let found = collector.discover(&mut pass).unwrap();
     assert!(collector.open(&found[0]).read(&mut pass).is_empty());
-    assert_eq!(pass.faults[0].reason, Reason::Permission);
+    assert_eq!(pass.faults[0].reason, ReadError::Permission);
 }
 
 /// A file that gives a few bytes at a time.

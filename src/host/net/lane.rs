@@ -8,7 +8,7 @@ use crate::host::collector::{Lane, Pass};
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::text;
 use crate::model::net::Netdev;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 use crate::model::units::BytesPerSecond;
 
@@ -105,14 +105,14 @@ impl Lane for NetdevLane {
 
 fn small(bytes: &[u8]) -> Reading<u32> {
     let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
-    number.map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+    number.map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }
 
 fn carrier(bytes: &[u8]) -> Reading<bool> {
     match bytes {
         b"0" => Reading::Value(false),
         b"1" => Reading::Value(true),
-        _ => Reading::Unreadable(Reason::Malformed),
+        _ => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -139,7 +139,7 @@ mod tests {
             assert_eq!(speed(unknown), Reading::Absent);
         }
         for wrong in [&b""[..], b"-2", b"fast", b"4294967296"] {
-            assert_eq!(speed(wrong).reason(), Some(Reason::Malformed));
+            assert_eq!(speed(wrong).reason(), Some(ReadError::Malformed));
         }
     }
 

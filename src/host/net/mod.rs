@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec};
 use super::function::{Attached, Census};
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use lane::NetdevLane;
 
 /// The collector of network interfaces.
@@ -41,7 +41,7 @@ struct Place {
 }
 
 impl Collector for Net {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let census = Census::take(pass, &self.filter)?;
         let before = std::mem::take(&mut self.places);
         for device in &census.allowed {

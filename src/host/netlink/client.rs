@@ -11,8 +11,8 @@ use super::socket::{Connect, Kept, Nldev};
 use crate::host::collector::Pass;
 use crate::host::io::reason_of;
 use crate::model::ids::DeviceName;
-use crate::model::reading::Reason;
-use crate::model::time::Tick;
+use crate::model::reading::ReadError;
+use crate::model::time::BootTime;
 
 /// How long an operation that the kernel does not offer is left alone.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
@@ -27,15 +27,15 @@ pub enum Answer {
     /// Netlink has nothing to say here: files may.
     Silent,
     /// The driver was asked and failed; asking it again through files would fail the same way.
-    Failed(Reason),
+    Failed(ReadError),
 }
 
 /// The reason of an error, where a set of counters too large for a message and a kernel without rdma netlink are
 /// things that are not offered.
-fn reason_of_answer(error: &io::Error) -> Option<Reason> {
+fn reason_of_answer(error: &io::Error) -> Option<ReadError> {
     const ABSENT: [Errno; 3] = [Errno::MSGSIZE, Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT];
     let absent = ABSENT.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
-    if absent { Some(Reason::NotSupported) } else { reason_of(error) }
+    if absent { Some(ReadError::NotSupported) } else { reason_of(error) }
 }
 
 /// Asks about one device.
@@ -43,8 +43,8 @@ pub struct Client {
     device: DeviceName,
     connection: Kept,
     index: Option<u32>,
-    not_shown_until: Option<Tick>,
-    not_offered: Vec<(Op, Tick)>,
+    not_shown_until: Option<BootTime>,
+    not_offered: Vec<(Op, BootTime)>,
     concurrent: Option<bool>,
 }
 
@@ -123,7 +123,7 @@ impl Client {
     fn failed(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>, error: &io::Error) -> Answer {
         let Some(reason) = reason_of_answer(error) else { return Answer::Silent };
         // A connection that did not stand, or was given up, never reached the driver: files may.
-        let asked = self.connection.is_open() && matches!(reason, Reason::Io | Reason::Timeout | Reason::Gone);
+        let asked = self.connection.is_open() && matches!(reason, ReadError::Io | ReadError::Timeout | ReadError::Gone);
         let again = match self.not_offered.iter_mut().find(|(refused, _)| *refused == op) {
             _ if asked => false,
             Some((_, until)) => {
@@ -144,7 +144,7 @@ impl Client {
 
     /// The reply, or none when netlink does not show the device. Tries once more when the index turns out to be
     /// another device's by now.
-    fn answer(&mut self, now: Tick, op: Op, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
+    fn answer(&mut self, now: BootTime, op: Op, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
         for _ in 0..2 {
             let Some(index) = self.index(now)? else { return Ok(None) };
             match self.connection.ask(&nldev::request(op, index, port)) {
@@ -171,7 +171,7 @@ impl Client {
         nldev::device(reply).name.is_none_or(|name| name == self.device.as_str())
     }
 
-    fn index(&mut self, now: Tick) -> io::Result<Option<u32>> {
+    fn index(&mut self, now: BootTime) -> io::Result<Option<u32>> {
         if self.index.is_some() || self.not_shown_until.is_some_and(|until| now < until) {
             return Ok(self.index);
         }

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use super::attributes::{Attributes, number16, put_text};
 use super::message;
 use super::socket::{Connect, Kept, Nldev};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// The family that knows the others (`GENL_ID_CTRL`).
 const CONTROL: u16 = 16;
@@ -52,7 +52,7 @@ pub struct Family {
     name: &'static str,
     connection: Kept,
     id: Option<u16>,
-    absent_until: Option<Tick>,
+    absent_until: Option<BootTime>,
 }
 
 impl Family {
@@ -65,7 +65,13 @@ impl Family {
     ///
     /// # Errors
     /// The errno that the kernel answered with, or why it could not be asked.
-    pub fn ask(&mut self, now: Tick, command: u8, dump: bool, attributes: &[u8]) -> io::Result<Option<Vec<Vec<u8>>>> {
+    pub fn ask(
+        &mut self,
+        now: BootTime,
+        command: u8,
+        dump: bool,
+        attributes: &[u8],
+    ) -> io::Result<Option<Vec<Vec<u8>>>> {
         let Some(id) = self.id(now)? else { return Ok(None) };
         let replies = self.connection.ask(&request(id, command, dump, attributes));
         // A module that came anew has another number.
@@ -75,7 +81,7 @@ impl Family {
         replies.map(Some)
     }
 
-    fn id(&mut self, now: Tick) -> io::Result<Option<u16>> {
+    fn id(&mut self, now: BootTime) -> io::Result<Option<u16>> {
         if self.id.is_some() || self.absent_until.is_some_and(|until| now < until) {
             return Ok(self.id);
         }
@@ -174,18 +180,18 @@ pub(crate) mod tests {
         let made = Arc::new(Made::default());
         *made.lacks.lock().unwrap() = true;
         let mut family = Family::new("ethtool", Made::connect(&made));
-        assert!(family.ask(Tick(0), 32, false, &[]).unwrap().is_none());
+        assert!(family.ask(BootTime(0), 32, false, &[]).unwrap().is_none());
         *made.lacks.lock().unwrap() = false;
-        assert!(family.ask(Tick(1000), 32, false, &[]).unwrap().is_none());
-        let refused = family.ask(Tick(600_000), 32, false, &[]).unwrap_err();
+        assert!(family.ask(BootTime(1000), 32, false, &[]).unwrap().is_none());
+        let refused = family.ask(BootTime(600_000), 32, false, &[]).unwrap_err();
         assert!(is(&refused, &[Errno::OPNOTSUPP]));
         made.set(32, &[vec![1, 2, 3, 4]]);
-        assert_eq!(family.ask(Tick(600_000), 32, false, &[]).unwrap().unwrap(), [[32, 1, 0, 0, 1, 2, 3, 4]]);
+        assert_eq!(family.ask(BootTime(600_000), 32, false, &[]).unwrap().unwrap(), [[32, 1, 0, 0, 1, 2, 3, 4]]);
     }
 
     #[test]
     fn the_running_kernel_answers() {
         let mut nothing = Family::new("no-such-family", socket::generic());
-        assert!(nothing.ask(Tick(0), 1, false, &[]).is_ok_and(|replies| replies.is_none()));
+        assert!(nothing.ask(BootTime(0), 1, false, &[]).is_ok_and(|replies| replies.is_none()));
     }
 }

@@ -16,9 +16,9 @@ use crate::host::netlink::generic::{self, Family, is};
 use crate::host::netlink::socket::{Connect, Kept, Nldev};
 use crate::host::text;
 use crate::model::netsetup::{Dcb, Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// How long what an interface does not offer is not asked for.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
@@ -27,10 +27,10 @@ pub(super) struct SetupLane {
     netdev: Arc<str>,
     place: Place,
     route: Option<Kept>,
-    no_dcb_until: Option<Tick>,
+    no_dcb_until: Option<BootTime>,
     family: Option<Family>,
     ioctl: Option<Ioctl>,
-    no_features_until: Option<Tick>,
+    no_features_until: Option<BootTime>,
 }
 
 impl SetupLane {
@@ -107,7 +107,7 @@ impl SetupLane {
     fn failed(&self, pass: &mut Pass<'_>, what: &str, error: &io::Error) -> bool {
         let refused = refused(error);
         if !refused && !is(error, &[Errno::NODEV]) {
-            let reason = reason_of(error).unwrap_or(Reason::Io);
+            let reason = reason_of(error).unwrap_or(ReadError::Io);
             pass.fault(Path::new(&format!("{what} {}", self.netdev)), reason);
         }
         refused

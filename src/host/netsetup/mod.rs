@@ -19,7 +19,7 @@ use super::function::Census;
 use super::net::interfaces;
 use super::netlink::socket::{self, Connect};
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use lane::SetupLane;
 
 /// The collector of interfaces' settings.
@@ -64,7 +64,7 @@ impl Setups {
 
 impl Collector for Setups {
     /// VFs beside their PF are left out: there may be hundreds, and their settings are the PF's to make.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let census = Census::take(pass, &self.filter)?;
         let before = std::mem::take(&mut self.places);
         for device in census.allowed.iter().filter(|device| pass.host.io.link(&device.function.join("physfn")).is_err())

@@ -13,7 +13,7 @@ use crate::host::netlink::generic::tests::Made;
 use crate::host::netlink::socket::Nldev;
 use crate::host::rig::{Rig, facts};
 use crate::model::netsetup::{Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 
@@ -120,10 +120,10 @@ fn offloads_and_kernels_that_do_not_tell_them() {
     let host = rig.memory.host();
     let setup = Setup { host: host.clone(), filter: Filter::default() };
     let mut collector = Setups::new(&setup, Some(Made::connect(&made)), None);
-    let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+    let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
     let mut lane = collector.open(&found[0]);
     let mut read = |second: i64| {
-        let mut pass = Pass::new(&host, Tick(second * 1000), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(second * 1000), Depth::Full);
         let facts = facts::<NetdevSetup>(&lane.read(&mut pass));
         (facts.first().map(|setup| setup.offloads.len()), pass.faults.len(), lane.quarantined())
     };
@@ -146,7 +146,7 @@ fn older_kernels_tell_offloads_by_the_ioctl() {
         Ok(vec![feature("rx-lro", false, true), feature("of-no-interest", true, true), feature("rx-gro", true, false)])
     });
     let mut collector = Setups::new(&setup, Some(Made::connect(&made)), Some(ioctl));
-    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
     let found = collector.discover(&mut pass).unwrap();
     let setups = facts::<NetdevSetup>(&collector.open(&found[0]).read(&mut pass));
     let offload = |name, on, fixed| Offload { name, on, fixed };
@@ -176,7 +176,7 @@ fn the_running_kernel_answers() {
         };
         let lane = SetupLane::new(Arc::from(name), place);
         let mut lane = lane.asking(Some(socket::route()), Some(socket::generic()), None);
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let setups = facts::<NetdevSetup>(&lane.read(&mut pass));
         assert_eq!(pass.faults, []);
         // What netlink says, the ioctl says too.

@@ -75,7 +75,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::reading::Reason;
+    use crate::model::reading::ReadError;
 
     fn read(text: &str) -> Reading<(Vec<(String, u64)>, u64)> {
         parse(text.as_bytes(), &AerClass::default()).map(|class| {
@@ -100,10 +100,10 @@ mod tests {
     #[test]
     fn what_is_no_such_file() {
         for text in ["RxErr", "RxErr two", "RxErr 2\n7", "RxErr -1", "RxErr 18446744073709551616"] {
-            assert_eq!(read(text).reason(), Some(Reason::Malformed), "{text}");
+            assert_eq!(read(text).reason(), Some(ReadError::Malformed), "{text}");
         }
         assert_eq!(read(""), Reading::Absent);
-        assert_eq!(parse(b"\xff 1", &AerClass::default()).reason(), Some(Reason::Malformed));
+        assert_eq!(parse(b"\xff 1", &AerClass::default()).reason(), Some(ReadError::Malformed));
     }
 
     #[test]

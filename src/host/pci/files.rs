@@ -8,7 +8,7 @@ use crate::host::attribute::{Attribute, Listed, Settled};
 use crate::host::collector::Pass;
 use crate::host::text;
 use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciClass};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::units::{Lanes, TransfersPerSecond};
 
 /// Every file that is read of a function. What the function is and can do is read once; how its link runs and what
@@ -136,5 +136,5 @@ fn decimal<T: TryFrom<u64>>(bytes: &[u8]) -> Reading<T> {
 }
 
 fn fitting<T: TryFrom<u64>>(number: Option<u64>) -> Reading<T> {
-    number.and_then(|number| T::try_from(number).ok()).map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+    number.and_then(|number| T::try_from(number).ok()).map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }

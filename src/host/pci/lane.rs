@@ -12,7 +12,7 @@ use crate::host::io::{DirStamp, reason_of};
 use crate::host::text;
 use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
 /// The lane of one function.
@@ -147,7 +147,7 @@ impl FunctionLane {
                 match reason_of(&error) {
                     // Not a link.
                     Some(_) if error.kind() == ErrorKind::InvalidInput => {
-                        pass.fault(&self.driver_link, Reason::Malformed);
+                        pass.fault(&self.driver_link, ReadError::Malformed);
                     }
                     Some(reason) => pass.fault(&self.driver_link, reason),
                     None => {}

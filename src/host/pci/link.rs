@@ -1,7 +1,7 @@
 //! The texts of a link's speed and width (`current_link_*`, `max_link_*`), as old and new kernels write them.
 
 use crate::host::text::{parse_decimal, parsed};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::units::{Lanes, TransfersPerSecond};
 
 /// What a width file says.
@@ -49,7 +49,7 @@ pub(super) fn width(bytes: &[u8]) -> Reading<Width> {
         Some(0 | 255) => Reading::Absent,
         Some(63) => Reading::Value(Width::AllOnes),
         Some(lanes @ 1..=32) => u8::try_from(lanes).ok().map(|lanes| Width::Lanes(Lanes(lanes))).into(),
-        _ => Reading::Unreadable(Reason::Malformed),
+        _ => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -59,7 +59,7 @@ mod tests {
 
     use super::*;
 
-    const MALFORMED: Option<Reason> = Some(Reason::Malformed);
+    const MALFORMED: Option<ReadError> = Some(ReadError::Malformed);
 
     #[test]
     fn speeds_of_old_and_new_kernels() {

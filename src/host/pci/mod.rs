@@ -15,7 +15,7 @@ use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec
 use super::function::{Census, address_of};
 use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use lane::FunctionLane;
 
 /// The collector of PCI functions.
@@ -52,7 +52,7 @@ struct Place {
 type Listing = BTreeMap<PciAddress, (PathBuf, Option<DeviceName>)>;
 
 impl Pci {
-    fn list(&self, pass: &mut Pass<'_>) -> Result<Listing, Reason> {
+    fn list(&self, pass: &mut Pass<'_>) -> Result<Listing, ReadError> {
         let Census { allowed, excluded } = Census::take(pass, &self.filter)?;
         let mut listing = Listing::new();
         for device in &allowed {
@@ -96,7 +96,7 @@ fn pf_of(pass: &mut Pass<'_>, function: &Path) -> Option<(PathBuf, PciAddress)> 
 }
 
 impl Collector for Pci {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let listing = self.list(pass)?;
         let before = std::mem::take(&mut self.places);
         let mut found = Vec::with_capacity(listing.len());

@@ -89,7 +89,7 @@ mod tests {
     use crate::host::collector::Depth;
     use crate::host::memory::MemoryHost;
     use crate::model::ids::DeviceName;
-    use crate::model::time::Tick;
+    use crate::model::time::BootTime;
 
     /// A configuration space of this length with these extended capabilities: place, identity, next, then bytes.
     fn config(length: usize, capabilities: &[(usize, u16, usize, &[u8])]) -> Vec<u8> {
@@ -107,7 +107,7 @@ mod tests {
         let memory = Arc::new(MemoryHost::new());
         memory.set("/sys/config", config);
         let host = memory.host();
-        acs(&mut Pass::new(&host, Tick(0), Depth::Full), Path::new("/sys/config"))
+        acs(&mut Pass::new(&host, BootTime(0), Depth::Full), Path::new("/sys/config"))
     }
 
     #[test]
@@ -155,7 +155,7 @@ mod tests {
         };
         let devices = [device("mlx5_0", card), device("mlx5_2", format!("{root}/0000:3b:00.2"))];
         let host = memory.host();
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let seen = read(&mut pass, &devices);
         let expected = [
             PciIsolation {

@@ -18,9 +18,9 @@ use super::netlink::socket::{self, Connect};
 use super::text;
 use crate::model::ids::PciAddress;
 use crate::model::posture::{PciIsolation, Posture};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// The collector of the host's setup.
 pub const SPEC: Spec = Spec {
@@ -74,7 +74,7 @@ impl Setups {
 }
 
 impl Collector for Setups {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         Ok(vec![Found { key: Arc::from("host"), device: None }])
     }
 
@@ -90,7 +90,7 @@ struct Whole {
     /// What keeps functions apart, the functions that it was read of, and until when it stands.
     isolation: Vec<PciIsolation>,
     of: Vec<PciAddress>,
-    isolation_until: Option<Tick>,
+    isolation_until: Option<BootTime>,
 }
 
 impl Lane for Whole {

@@ -16,7 +16,7 @@ use super::function::function_of;
 use super::io::{Host, reason_of};
 use crate::model::ids::PciAddress;
 use crate::model::qid::QidMap;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use layout::Layout;
 
@@ -44,13 +44,13 @@ struct Maps {
 }
 
 impl Collector for Maps {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let Some(layout) = &self.layout else { return Ok(Vec::new()) };
         let mut pfs = BTreeSet::new();
         for file in files(pass, layout)? {
             match pf_of(&file) {
                 Some(pf) => drop(pfs.insert(pf)),
-                None => pass.fault(&file, Reason::Malformed),
+                None => pass.fault(&file, ReadError::Malformed),
             }
         }
         Ok(pfs.into_iter().map(|pf| Found { key: Arc::from(pf.to_string()), device: None }).collect())
@@ -106,8 +106,8 @@ impl Lane for PfMap {
                 *map.vfs.entry(vf).or_default().entry(state).or_default() += 1;
             }
             if odd {
-                pass.fault(file, Reason::Malformed);
-                map.trouble = Some(Reason::Malformed);
+                pass.fault(file, ReadError::Malformed);
+                map.trouble = Some(ReadError::Malformed);
             }
         }
         let twice = claims.into_iter().filter(|(_, claims)| claims.len() > 1);
@@ -142,7 +142,7 @@ fn content(host: &Host, file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The files that a pattern names, by their real directories, each once.
-fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, Reason> {
+fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, ReadError> {
     let mut places = BTreeSet::from([PathBuf::from("/")]);
     let mut parts = layout.path.components().peekable();
     while let Some(part) = parts.next() {
@@ -172,8 +172,8 @@ fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, Reas
         }
         places = next;
         if places.len() > MOST_FILES {
-            pass.fault(&layout.path, Reason::Malformed);
-            return Err(Reason::Malformed);
+            pass.fault(&layout.path, ReadError::Malformed);
+            return Err(ReadError::Malformed);
         }
     }
     places.remove(Path::new("/"));

@@ -7,7 +7,7 @@ use super::layout::Column;
 use super::*;
 use crate::host::collector::{Depth, Filter, Setup};
 use crate::host::memory::MemoryHost;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 const PF: &str = "/sys/devices/pci0000:98/0000:98:00.0";
 
@@ -35,11 +35,11 @@ fn host() -> Arc<MemoryHost> {
 }
 
 /// What is found, and what went wrong: sources and reasons.
-fn read(memory: &Arc<MemoryHost>, layout: Option<Arc<Layout>>) -> (Vec<QidMap>, Vec<(String, Reason)>) {
+fn read(memory: &Arc<MemoryHost>, layout: Option<Arc<Layout>>) -> (Vec<QidMap>, Vec<(String, ReadError)>) {
     let mut host = memory.host();
     host.roots.qid_map = layout;
     let mut collector = (SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
-    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
     let found = collector.discover(&mut pass).unwrap();
     let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut pass)).collect();
     let maps = facts.iter().map(|fact| fact.downcast_ref::<QidMap>().unwrap().clone()).collect();
@@ -96,10 +96,10 @@ fn odd_files_cost_only_themselves() {
     memory.fail(format!("{PF}/sriov/1/qid_map"), Errno::IO);
     memory.set(format!("{PF}/sriov/2/qid_map"), "2 1 what\n2 2 600 RTS\n");
     let (maps, faults) = read(&memory, Some(layout()));
-    let expected = [("1", Reason::Io), ("2", Reason::Malformed)];
+    let expected = [("1", ReadError::Io), ("2", ReadError::Malformed)];
     let expected = expected.map(|(vf, reason)| (format!("{PF}/sriov/{vf}/qid_map"), reason));
     assert_eq!(faults, expected);
-    assert_eq!((maps[0].vfs.len(), maps[0].trouble), (2, Some(Reason::Malformed)));
+    assert_eq!((maps[0].vfs.len(), maps[0].trouble), (2, Some(ReadError::Malformed)));
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::host::collector::{Collector, Filter, Found, Lane, Pass, Setup};
 use crate::host::netlink::client::Client;
 use crate::host::netlink::socket::Connect;
 use crate::model::ids::DeviceName;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 
 /// Makes the lane of one device; no client where there is no kernel to ask.
 type Open = fn(DeviceName, Option<Client>) -> Box<dyn Lane>;
@@ -28,7 +28,7 @@ impl Asked {
 
 impl Collector for Asked {
     /// Lists the class as the `rdma` collector does: netlink itself could be held up by a card that does not answer.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
         }

@@ -9,9 +9,9 @@ use crate::host::file::Watched;
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::netlink::nldev;
 use crate::host::text;
-use crate::model::counter::{Class, Counters, Group, Layout, Meaning, layout, meaning};
+use crate::model::counter::{CounterClass, CounterDirectory, CounterKind, CounterLayout, Counters, layout, meaning};
 use crate::model::ids::natural;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 
 /// A directory with more counters than this (hfi1 has hundreds, one for each context) is read only as far as this
 /// version knows what they count; the others are left out.
@@ -67,7 +67,7 @@ impl Directory {
         let key = |name: &String| name != "rx_write_requests";
         names.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then_with(|| natural(a, b)));
         if names.len() > MOST {
-            names.retain(|name| meaning(name, Group::Hardware) != Meaning::Event(Class::Other));
+            names.retain(|name| meaning(name, CounterDirectory::Hardware) != CounterKind::Event(CounterClass::Other));
         }
         names.into_iter().map(Arc::from).collect()
     }
@@ -77,7 +77,7 @@ impl Directory {
 ///
 /// # Errors
 /// The reason why that is not known, noted in the pass.
-pub(super) fn stamp(pass: &mut Pass<'_>, path: &Path) -> Result<Option<DirStamp>, Reason> {
+pub(super) fn stamp(pass: &mut Pass<'_>, path: &Path) -> Result<Option<DirStamp>, ReadError> {
     let failed = |error: io::Error| reason_of(&error).map_or(Ok(None), Err);
     pass.host.io.stamp(path).map(Some).or_else(failed).inspect_err(|reason| pass.fault(path, *reason))
 }
@@ -142,7 +142,7 @@ impl CounterDirs {
 
 /// Whether a card did not answer.
 fn is_silent(reading: Reading<u64>) -> bool {
-    matches!(reading, Reading::Unreadable(Reason::Timeout | Reason::Gone))
+    matches!(reading, Reading::Unreadable(ReadError::Timeout | ReadError::Gone))
 }
 
 /// One file for each counter of a layout, in its order.
@@ -155,7 +155,7 @@ struct CounterFiles {
 }
 
 impl CounterFiles {
-    fn new(layout: Layout, directory: &Path) -> Self {
+    fn new(layout: CounterLayout, directory: &Path) -> Self {
         let files = layout.iter().map(|counter| Watched::new(directory.join(&*counter.name))).collect();
         let values = vec![None; layout.len()];
         Self { files, last: Counters { layout, values }, slots: Vec::new() }

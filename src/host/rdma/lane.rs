@@ -15,7 +15,7 @@ use crate::host::text::parse_decimal;
 use crate::model::ids::DeviceName;
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 /// How long identity, GUIDs and interface names stand. Firmware can change under a running device.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -31,9 +31,9 @@ pub(super) struct DeviceLane {
     stamps: Option<(DirStamp, Option<DirStamp>)>,
     ports: Vec<PortFiles>,
     counters: CounterDirs,
-    counters_at: Tick,
+    counters_at: BootTime,
     identity: Arc<DeviceIdentity>,
-    identity_at: Tick,
+    identity_at: BootTime,
     client: Option<Client>,
 }
 
@@ -47,9 +47,9 @@ impl DeviceLane {
             stamps: None,
             ports: Vec::new(),
             counters: CounterDirs::of_device(&entry),
-            counters_at: Tick::default(),
+            counters_at: BootTime::default(),
             identity: Arc::default(),
-            identity_at: Tick::default(),
+            identity_at: BootTime::default(),
             dir: PathBuf::new(),
             entry,
         }

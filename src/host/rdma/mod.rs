@@ -18,7 +18,7 @@ use std::time::Duration;
 use super::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
 use super::netlink::socket::{self, Connect};
 use crate::model::ids::{DeviceName, natural};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use lane::DeviceLane;
 
 /// RDMA devices and ports.
@@ -37,7 +37,7 @@ fn class(sysfs: &Path) -> PathBuf {
 }
 
 /// The devices in the class that the filter allows. No class is no devices.
-fn devices(pass: &mut Pass<'_>, class: &Path, filter: &Filter) -> Result<Vec<Found>, Reason> {
+fn devices(pass: &mut Pass<'_>, class: &Path, filter: &Filter) -> Result<Vec<Found>, ReadError> {
     let mut names = pass.list(class)?;
     names.retain(|name| !name.starts_with('.') && filter.allows(name));
     names.sort_unstable_by(|a, b| natural(a, b));
@@ -62,7 +62,7 @@ impl Rdma {
 }
 
 impl Collector for Rdma {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         devices(pass, &self.class, &self.filter)
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::host::text::{parse_decimal, parse_hex};
 use crate::model::ids::Guid;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortRate, PortState, Speed};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::units::BytesPerSecond;
 
 /// `state`: `4: ACTIVE`, by its word.
@@ -20,13 +20,13 @@ pub(super) fn physical_state(bytes: &[u8]) -> Reading<PhysicalState> {
 
 fn word<T>(bytes: &[u8], find: impl FnOnce(&str) -> Option<T>) -> Reading<T> {
     let Some((code, word)) = std::str::from_utf8(bytes).ok().and_then(|text| text.split_once(": ")) else {
-        return Reading::Unreadable(Reason::Malformed);
+        return Reading::Unreadable(ReadError::Malformed);
     };
     match find(word) {
-        _ if parse_decimal(code.as_bytes()).is_none() => Reading::Unreadable(Reason::Malformed),
+        _ if parse_decimal(code.as_bytes()).is_none() => Reading::Unreadable(ReadError::Malformed),
         Some(found) => Reading::Value(found),
         None if matches!(word, "UNKNOWN" | "<unknown>") => Reading::Absent,
-        None => Reading::Unreadable(Reason::Malformed),
+        None => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -39,7 +39,7 @@ pub(super) fn rate(bytes: &[u8]) -> Reading<PortRate> {
     match std::str::from_utf8(bytes).ok().and_then(parse_rate) {
         Some(rate) if rate.bandwidth.0 > 0.0 => Reading::Value(rate),
         Some(_) => Reading::Absent,
-        None => Reading::Unreadable(Reason::Malformed),
+        None => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -77,7 +77,7 @@ pub(super) fn link_layer(bytes: &[u8]) -> Reading<LinkLayer> {
         Ok("InfiniBand") => Reading::Value(LinkLayer::InfiniBand),
         Ok("Ethernet") => Reading::Value(LinkLayer::Ethernet),
         Ok(word) => Reading::Value(LinkLayer::Other(Arc::from(word))),
-        Err(_) => Reading::Unreadable(Reason::Malformed),
+        Err(_) => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -85,16 +85,16 @@ pub(super) fn link_layer(bytes: &[u8]) -> Reading<LinkLayer> {
 pub(super) fn lid(bytes: &[u8]) -> Reading<u32> {
     match parse_hex(bytes).and_then(|lid| u32::try_from(lid).ok()) {
         Some(lid) => Reading::Value(lid),
-        None => Reading::Unreadable(Reason::Malformed),
+        None => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
 /// The port's GUID in a GID: eight groups of four digits. Entries that are zero, or hold an IPv4 address, have none.
 pub(super) fn gid(bytes: &[u8]) -> Reading<Guid> {
-    let Ok(text) = std::str::from_utf8(bytes) else { return Reading::Unreadable(Reason::Malformed) };
+    let Ok(text) = std::str::from_utf8(bytes) else { return Reading::Unreadable(ReadError::Malformed) };
     let is_group = |group: &str| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
     if text.split(':').count() != 8 || !text.split(':').all(is_group) {
-        return Reading::Unreadable(Reason::Malformed);
+        return Reading::Unreadable(ReadError::Malformed);
     }
     Guid::from_gid(text).into()
 }
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const MALFORMED: Reason = Reason::Malformed;
+    const MALFORMED: ReadError = ReadError::Malformed;
 
     #[test]
     fn states_by_their_words() {

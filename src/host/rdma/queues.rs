@@ -89,7 +89,7 @@ mod tests {
     use crate::host::memory::MemoryHost;
     use crate::host::netlink::nldev::tests::{handle, queue_pairs_reply};
     use crate::host::netlink::socket::{Connect, Nldev};
-    use crate::model::time::Tick;
+    use crate::model::time::BootTime;
 
     /// What `rdma resource show qp` prints.
     const PRINTED: &str = "link mlx5_bond_0/1 lqpn 301 rqpn 392 type RC state RTS rq-psn 1 sq-psn 6 path-mig-state \
@@ -128,7 +128,7 @@ mod tests {
         let connect: Connect = Arc::new(|| Ok(Box::new(Kernel)));
         let device = DeviceName::new("mlx5_bond_0");
         let mut lane = QueueLane { device: device.clone(), client: Some(Client::new(device, connect)) };
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let facts = lane.read(&mut pass);
         let found: &QueuePairs = facts[0].downcast_ref().unwrap();
         let expected = [(("GSI", "RTS"), 1), (("RC", "ERR"), 1), (("RC", "RTS"), 2), (("UD", "RTS"), 1)];

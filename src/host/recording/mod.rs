@@ -9,7 +9,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::io::{DirStamp, Host, HostIo, OpenFile, reason_of};
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 pub use scrub::Scrubber;
 
 /// Links followed on one path before it counts as a loop, as in the kernel.
@@ -191,7 +191,7 @@ fn append(seen: &Mutex<Entries>, path: &Path, offset: u64, chunk: &[u8]) {
 fn note_failure(seen: &Mutex<Entries>, place: &Place, error: &io::Error) {
     let Some(reason) = reason_of(error) else { return };
     let silent = |part: Component<'_>| part.as_os_str() == "gid_attrs" || part.as_os_str() == "net";
-    if reason != Reason::NotSupported || !place.below.components().any(silent) {
+    if reason != ReadError::NotSupported || !place.below.components().any(silent) {
         note(seen, place.path(), Entry::Unreadable);
     }
 }

@@ -15,9 +15,9 @@ use crate::host::file::Watched;
 use crate::host::io::{Host, reason_of};
 use crate::host::text;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
-use crate::model::sriov::{Detail, Fabric, Pf, Vf, is_user_space};
+use crate::model::sriov::{Fabric, Pf, Vf, VfDetail, is_user_space};
 
 /// Where a PF is.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -183,7 +183,7 @@ impl Lane for PfLane {
         let fabric = told.as_ref().and_then(|list| list.fabric).or(interfaces.fabric);
         let (announced, reported) = match (&told, detail) {
             (Some(list), _) => (list.announced, u32::try_from(list.entries.len()).ok()),
-            (None, Detail::Full) => (None, Some(0).filter(|_| vfs.is_empty())),
+            (None, VfDetail::Full) => (None, Some(0).filter(|_| vfs.is_empty())),
             (None, _) => (None, None),
         };
         join(&mut vfs, told.map(|list| list.entries).unwrap_or_default(), fabric, self.driver.as_deref());
@@ -262,5 +262,5 @@ fn fabric_of(class: u32) -> Option<Fabric> {
 
 fn small(bytes: &[u8]) -> Reading<u32> {
     let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
-    number.map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+    number.map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }

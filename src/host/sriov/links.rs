@@ -11,9 +11,9 @@ use super::rtnl::{self, List};
 use crate::host::collector::Pass;
 use crate::host::io::reason_of;
 use crate::host::netlink::socket::{Connect, Kept, Nldev};
-use crate::model::reading::Reason;
-use crate::model::sriov::Detail;
-use crate::model::time::Tick;
+use crate::model::reading::ReadError;
+use crate::model::sriov::VfDetail;
+use crate::model::time::BootTime;
 
 /// How long what the kernel refused is not asked for again.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
@@ -22,9 +22,9 @@ const PAUSE: Duration = Duration::from_secs(10 * 60);
 pub(super) struct Links {
     connection: Option<Kept>,
     /// Until when statistics are not asked for.
-    too_long: Option<Tick>,
+    too_long: Option<BootTime>,
     /// Until when nothing is asked for, and why.
-    refused: Option<(Tick, Reason)>,
+    refused: Option<(BootTime, ReadError)>,
 }
 
 impl Links {
@@ -33,21 +33,21 @@ impl Links {
     }
 
     /// The VF list of the first of these interfaces that has one.
-    pub(super) fn ask(&mut self, pass: &mut Pass<'_>, interfaces: &[Arc<str>]) -> (Option<List>, Detail) {
+    pub(super) fn ask(&mut self, pass: &mut Pass<'_>, interfaces: &[Arc<str>]) -> (Option<List>, VfDetail) {
         if self.connection.is_none() || interfaces.is_empty() {
-            return (None, Detail::NotAsked);
+            return (None, VfDetail::NotAsked);
         }
         if let Some((_, reason)) = self.refused.filter(|(until, _)| pass.now < *until) {
-            return (None, Detail::Unavailable(reason));
+            return (None, VfDetail::Unavailable(reason));
         }
-        let mut detail = Detail::NotAsked;
+        let mut detail = VfDetail::NotAsked;
         for interface in interfaces {
             let statistics = self.too_long.is_none_or(|until| pass.now >= until);
             match self.ask_about(pass.now, interface, statistics) {
                 Ok((list, statistics)) => {
-                    (self.refused, detail) = (None, Detail::Full);
+                    (self.refused, detail) = (None, VfDetail::Full);
                     if list.announced.is_some() || !list.entries.is_empty() {
-                        let detail = if statistics { Detail::Full } else { Detail::WithoutStatistics };
+                        let detail = if statistics { VfDetail::Full } else { VfDetail::WithoutStatistics };
                         return (Some(list), detail);
                     }
                 }
@@ -57,7 +57,7 @@ impl Links {
                         pass.fault(Path::new(&format!("RTM_GETLINK {interface}")), reason);
                     }
                     self.refused = Some((pass.now.after(PAUSE), reason));
-                    detail = Detail::Unavailable(reason);
+                    detail = VfDetail::Unavailable(reason);
                 }
             }
         }
@@ -65,7 +65,7 @@ impl Links {
     }
 
     /// The list, and whether it has statistics. A list that does not fit into a message is asked for without them.
-    fn ask_about(&mut self, now: Tick, interface: &str, statistics: bool) -> io::Result<(List, bool)> {
+    fn ask_about(&mut self, now: BootTime, interface: &str, statistics: bool) -> io::Result<(List, bool)> {
         if statistics {
             match self.exchange(&rtnl::request(interface, true)) {
                 Ok(reply) => {
@@ -89,10 +89,10 @@ impl Links {
 }
 
 /// Why there is no list; none for an interface that went away meanwhile.
-fn reason(error: &io::Error) -> Option<Reason> {
+fn reason(error: &io::Error) -> Option<ReadError> {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NODEV) => None,
-        Some(Errno::MSGSIZE) => Some(Reason::NotSupported),
+        Some(Errno::MSGSIZE) => Some(ReadError::NotSupported),
         _ => reason_of(error),
     }
 }

@@ -26,7 +26,7 @@ use super::function::Census;
 use super::io::{Host, reason_of};
 use super::text;
 use crate::model::ids::PciAddress;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use lane::{PfLane, Place};
 
 /// The collector of PFs.
@@ -51,7 +51,7 @@ struct Sriov {
 }
 
 impl Collector for Sriov {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, Reason> {
+    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
         let bus = pass.host.sysfs.join("bus/pci/devices");
         let names = match pass.host.io.list(&bus) {
             Ok(names) => names,
@@ -107,7 +107,7 @@ fn look(pass: &mut Pass<'_>, entry: &Path, address: PciAddress) -> io::Result<Op
     }
     let code = |bytes: &[u8]| match text::parse_hex(bytes).and_then(|code| u32::try_from(code).ok()) {
         Some(code) => Reading::Value(code),
-        None => Reading::Unreadable(Reason::Malformed),
+        None => Reading::Unreadable(ReadError::Malformed),
     };
     let class = Watched::new(directory.join("class")).read(pass, code).value();
     let network = class.is_none_or(|class| class >> 16 == 0x02);

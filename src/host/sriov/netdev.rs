@@ -7,7 +7,7 @@ use super::vf::stamp;
 use crate::host::collector::Pass;
 use crate::host::file::Watched;
 use crate::host::text;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::sriov::Fabric;
 
 /// One interface.
@@ -86,7 +86,7 @@ fn up(bytes: &[u8]) -> Reading<bool> {
         b"up" => Reading::Value(true),
         b"down" | b"lowerlayerdown" | b"notpresent" => Reading::Value(false),
         b"unknown" | b"dormant" | b"testing" => Reading::Absent,
-        _ => Reading::Unreadable(Reason::Malformed),
+        _ => Reading::Unreadable(ReadError::Malformed),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::host::attribute::{Attribute, Listed};
 use crate::host::collector::Pass;
 use crate::host::text;
 use crate::model::ids::Guid;
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::sriov::{Mac, VfConfig, VfLink, VfTraffic, Vlan};
 
 /// The files of one VF.
@@ -106,7 +106,7 @@ fn policy(bytes: &[u8]) -> Reading<VfLink> {
         b"Up" => Reading::Value(VfLink::Enable),
         b"Down" => Reading::Value(VfLink::Disable),
         _ if is_usage(bytes) => Reading::Absent,
-        _ => Reading::Unreadable(Reason::Malformed),
+        _ => Reading::Unreadable(ReadError::Malformed),
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!((found.min_rate, found.max_rate), (Some(0), Some(1000)));
         assert_eq!(guid(b"00:11:22:03:00:aa:00:01"), Reading::Value(Guid(0x0011_2203_00aa_0001)));
         assert_eq!(guid(b"00:11:22:03:00:aa:00:01:"), Reading::Value(Guid(0x0011_2203_00aa_0001)));
-        assert_eq!(policy(b"Invalid policy"), Reading::Unreadable(Reason::Malformed));
+        assert_eq!(policy(b"Invalid policy"), Reading::Unreadable(ReadError::Malformed));
         let usage = b"usage: write <Up|Down|Follow> to set VF Mac Address";
         assert_eq!((guid(usage), policy(usage), config(usage)), (Reading::Absent, Reading::Absent, Reading::Absent));
         let Reading::Value(found) = stats(b"tx_packets    : 5011\ntx_bytes      : 1\nrx_dropped    : 2") else {

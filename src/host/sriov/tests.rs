@@ -11,7 +11,7 @@ use crate::host::netlink::socket::{Connect, Nldev};
 use crate::host::rig::{Rig, facts};
 use crate::host::sriov::iplink::{self, Interface};
 use crate::model::ids::Guid;
-use crate::model::sriov::{Detail, Fabric, Mac, Pf, VfLink, VfTraffic, Vlan};
+use crate::model::sriov::{Fabric, Mac, Pf, VfDetail, VfLink, VfTraffic, Vlan};
 
 const BUS: &str = "/sys/bus/pci/devices";
 const CARD: &str = "/sys/devices/pci0000:97/0000:97:02.0/0000:98:00.0";
@@ -111,7 +111,7 @@ fn counts_come_from_links_and_files() {
     card(&rig, "0x020000", 3);
     let pf = read(&mut rig);
     assert_eq!((pf.limit, pf.configured, pf.present(), pf.reported), (Some(127), Some(3), 3, None));
-    assert_eq!((pf.fabric, pf.detail, pf.up), (Some(Fabric::Ethernet), Detail::NotAsked, Reading::Value(true)));
+    assert_eq!((pf.fabric, pf.detail, pf.up), (Some(Fabric::Ethernet), VfDetail::NotAsked, Reading::Value(true)));
     assert_eq!(pf.vfs[2].address, Some(address(2).parse().unwrap()));
     assert_eq!((pf.vfs[2].iommu_group, pf.vfs[2].config), (Some(42), None));
     assert_eq!(rig.faults, []);
@@ -257,7 +257,7 @@ fn what_does_not_fit_is_asked_for_with_less() {
     rig.set_route(connect);
     card(&rig, "0x020000", 4);
     let pf = read(&mut rig);
-    assert_eq!((pf.detail, pf.reported, pf.announced), (Detail::WithoutStatistics, Some(3), Some(3)));
+    assert_eq!((pf.detail, pf.reported, pf.announced), (VfDetail::WithoutStatistics, Some(3), Some(3)));
     assert_eq!((pf.vfs[2].traffic, pf.vfs[3].config), (None, None));
     assert!(pf.vfs[2].config.is_some());
     read(&mut rig);
@@ -273,8 +273,8 @@ fn detail_that_is_not_to_be_had_is_no_lack_of_vfs() {
     rig.set_route(connect);
     card(&rig, "0x020000", 4);
     let pf = read(&mut rig);
-    assert_eq!((pf.detail, pf.reported, pf.present()), (Detail::Unavailable(Reason::Permission), None, 4));
-    assert_eq!(rig.faults, [("RTM_GETLINK ens1".to_owned(), Reason::Permission)]);
+    assert_eq!((pf.detail, pf.reported, pf.present()), (VfDetail::Unavailable(ReadError::Permission), None, 4));
+    assert_eq!(rig.faults, [("RTM_GETLINK ens1".to_owned(), ReadError::Permission)]);
     read(&mut rig);
     assert_eq!(rig.faults, []);
 }

@@ -9,7 +9,7 @@ use crate::host::function::address_of;
 use crate::host::io::reason_of;
 use crate::host::text;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::reading::{Reading, Reason};
+use crate::model::reading::{ReadError, Reading};
 use crate::model::sriov::{Vf, is_user_space};
 
 /// What seldom changes is read once in so many passes, and when the driver changes.
@@ -110,7 +110,7 @@ pub(super) fn link_name(pass: &mut Pass<'_>, link: &Path) -> Option<String> {
         Err(error) => {
             match reason_of(&error) {
                 // Not a link.
-                Some(Reason::NotSupported) => pass.fault(link, Reason::Malformed),
+                Some(ReadError::NotSupported) => pass.fault(link, ReadError::Malformed),
                 Some(reason) => pass.fault(link, reason),
                 None => {}
             }
@@ -190,7 +190,7 @@ fn driver_override(bytes: &[u8]) -> Reading<Arc<str>> {
 }
 
 fn class_code(bytes: &[u8]) -> Reading<u64> {
-    text::parse_hex(bytes).map_or(Reading::Unreadable(Reason::Malformed), Reading::Value)
+    text::parse_hex(bytes).map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }
 
 #[cfg(test)]

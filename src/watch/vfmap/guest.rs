@@ -5,14 +5,14 @@ use std::time::{Duration, SystemTime};
 
 use super::Draft;
 use super::row::is_proof;
-use crate::model::counter::Meaning;
+use crate::model::counter::CounterKind;
 use crate::model::ids::PciAddress;
 use crate::model::kmsg::KernelLog;
 use crate::model::machine::Machine;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::snapshot::Snapshot;
-use crate::model::time::Stamp;
-use crate::model::vfmap::{GuestRow, Signal, Trust};
+use crate::model::time::Timestamp;
+use crate::model::vfmap::{GuestFunction, Signal, Verification};
 
 /// A step of the wall clock that no slewing makes.
 const STEP: Duration = Duration::from_secs(1);
@@ -24,7 +24,7 @@ const SETTLE: Duration = Duration::from_secs(10 * 60);
 #[derive(Debug, Default)]
 pub(super) struct Guest {
     functions: bool,
-    clock: Option<Stamp>,
+    clock: Option<Timestamp>,
     forks: Option<u64>,
 }
 
@@ -54,10 +54,10 @@ impl Guest {
             }
         }
         for (address, row) in &mut draft.map.guest {
-            let proven =
-                matches!(row.trust, Trust::Unverified { .. }) && is_proof(row.mark, traffic(snapshot, *address));
+            let proven = matches!(row.verification, Verification::Unverified { .. })
+                && is_proof(row.mark, traffic(snapshot, *address));
             if proven {
-                (row.trust, row.mark) = (Trust::Verified(draft.now), None);
+                (row.verification, row.mark) = (Verification::Verified(draft.now), None);
             }
         }
     }
@@ -82,8 +82,9 @@ impl Guest {
             if draft.map.guest.contains_key(&address) {
                 continue;
             }
-            let trust = if self.functions { Trust::Verified(draft.now) } else { Trust::Undisturbed };
-            draft.map.guest.insert(address, GuestRow { trust, mark: None });
+            let verification =
+                if self.functions { Verification::Verified(draft.now) } else { Verification::Undisturbed };
+            draft.map.guest.insert(address, GuestFunction { verification, mark: None });
             if self.functions {
                 draft.signal(Signal::FunctionAdded, &address.to_string(), format!("{address} came to this guest"));
             }
@@ -96,7 +97,7 @@ impl Guest {
 fn doubt_all(draft: &mut Draft<'_>, snapshot: &Snapshot, signal: Signal, text: String) {
     draft.signal(signal, "", text);
     for (address, row) in &mut draft.map.guest {
-        row.trust = Trust::Unverified { since: draft.now, signal };
+        row.verification = Verification::Unverified { since: draft.now, signal };
         row.mark = traffic(snapshot, *address);
     }
 }
@@ -107,11 +108,11 @@ fn traffic(snapshot: &Snapshot, address: PciAddress) -> Option<(u64, u64)> {
     let mut sum = None;
     for port in devices.flat_map(|device| &device.ports) {
         let received = port.pma.total(|meaning| match meaning {
-            Meaning::ReceivedBytes { unit } => Some(unit),
+            CounterKind::ReceivedBytes { unit } => Some(unit),
             _ => None,
         });
         let sent = port.pma.total(|meaning| match meaning {
-            Meaning::TransmittedBytes { unit } => Some(unit),
+            CounterKind::TransmittedBytes { unit } => Some(unit),
             _ => None,
         });
         if let Some((received, sent)) = received.zip(sent) {
@@ -123,8 +124,8 @@ fn traffic(snapshot: &Snapshot, address: PciAddress) -> Option<(u64, u64)> {
 }
 
 /// How far the wall clock went away from the boot clock between two moments, where that is more than slewing does.
-fn step(before: Stamp, now: Stamp) -> Option<Duration> {
-    let expected: SystemTime = before.wall_of(now.tick);
+fn step(before: Timestamp, now: Timestamp) -> Option<Duration> {
+    let expected: SystemTime = before.wall_time(now.tick);
     let off = now.wall.duration_since(expected).unwrap_or_else(|behind| behind.duration());
     (off >= STEP).then_some(off)
 }

@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::learn::News;
-use crate::assess::vf::holders::Sources;
+use crate::assess::vf::holders::HolderSources;
 use crate::model::event::EventKind;
 use crate::model::holder::{Holder, Openers};
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, VfKey};
-use crate::model::vfmap::{Identity, Row, Signal, Trust, VfMap};
+use crate::model::vfmap::{MappedVf, Signal, Verification, VfIdentity, VfMap};
 use guest::Guest;
 
 /// Machines whose identities are remembered.
@@ -58,8 +58,8 @@ impl Draft<'_> {
 
     /// Takes back the trust in a VF until something shows that it works.
     fn doubt(&mut self, key: VfKey, signal: Signal, traffic: Option<(u64, u64)>) {
-        if let Some(row) = self.map.rows.get_mut(&key) {
-            row.trust = Trust::Unverified { since: self.now, signal };
+        if let Some(row) = self.map.vfs.get_mut(&key) {
+            row.verification = Verification::Unverified { since: self.now, signal };
             row.mark = traffic;
         }
     }
@@ -68,7 +68,7 @@ impl Draft<'_> {
 impl Mapper {
     /// Takes a pass into the map and says what happened.
     pub fn observe(&mut self, map: &mut VfMap, snapshot: &Snapshot) -> Vec<News> {
-        let sources = Sources::new(snapshot);
+        let sources = HolderSources::new(snapshot);
         let mut draft = Draft { map, now: snapshot.taken.wall, news: Vec::new() };
         forget_gone(&mut draft, snapshot);
         for pf in snapshot.all::<Pf>() {
@@ -81,7 +81,7 @@ impl Mapper {
     }
 
     /// Domains that hold VFs, by libvirt's live statuses and by their processes.
-    fn domains_come_and_go(&mut self, draft: &mut Draft<'_>, sources: &Sources<'_>, snapshot: &Snapshot) {
+    fn domains_come_and_go(&mut self, draft: &mut Draft<'_>, sources: &HolderSources<'_>, snapshot: &Snapshot) {
         let Some(libvirt) = sources.libvirt else { return };
         if !libvirt.readable {
             return;
@@ -128,12 +128,12 @@ fn forget_gone(draft: &mut Draft<'_>, snapshot: &Snapshot) {
         draft.map.pfs.keys().copied().filter(|pf| !listed.iter().any(|key| **key == *pf.to_string())).collect();
     for pf in gone {
         draft.map.pfs.remove(&pf);
-        draft.map.rows.retain(|key, _| key.pf != pf);
+        draft.map.vfs.retain(|key, _| key.pf != pf);
         draft.news.push((EventKind::VfChanged, pf.to_string(), format!("PF {pf} is gone with its VFs")));
     }
 }
 
-fn observe_pf(draft: &mut Draft<'_>, sources: &Sources<'_>, pf: &Pf) {
+fn observe_pf(draft: &mut Draft<'_>, sources: &HolderSources<'_>, pf: &Pf) {
     let known = draft.map.pfs.contains_key(&pf.address);
     let row = draft.map.pfs.entry(pf.address).or_default();
     let reprobed = row.probe.zip(pf.probe).is_some_and(|(before, now)| before != now);
@@ -144,13 +144,13 @@ fn observe_pf(draft: &mut Draft<'_>, sources: &Sources<'_>, pf: &Pf) {
     }
     let gone: Vec<VfKey> = draft
         .map
-        .rows
+        .vfs
         .range(VfKey { pf: pf.address, vf: 0 }..=VfKey { pf: pf.address, vf: u32::MAX })
         .map(|(key, _)| *key)
         .filter(|key| pf.vfs.binary_search_by_key(&key.vf, |vf| vf.number).is_err())
         .collect();
     for key in gone {
-        let holder = draft.map.rows.remove(&key).map(|row| row.holder);
+        let holder = draft.map.vfs.remove(&key).map(|row| row.holder);
         let held = holder.map(|holder| format!(" (held by {holder})")).unwrap_or_default();
         draft.changed(key.pf, &key.to_string(), format!("{key} is gone{held}"));
     }
@@ -161,27 +161,27 @@ fn observe_pf(draft: &mut Draft<'_>, sources: &Sources<'_>, pf: &Pf) {
 
 /// Remembers what the VFs of each machine are. What was remembered stays expected until the machine has it again,
 /// or wants what it has now.
-fn remember_machines(draft: &mut Draft<'_>, sources: &Sources<'_>) {
-    let mut now: BTreeMap<Arc<str>, Vec<(&Row, Identity)>> = BTreeMap::new();
-    for row in draft.map.rows.values() {
+fn remember_machines(draft: &mut Draft<'_>, sources: &HolderSources<'_>) {
+    let mut now: BTreeMap<Arc<str>, Vec<(&MappedVf, VfIdentity)>> = BTreeMap::new();
+    for row in draft.map.vfs.values() {
         if let Holder::Vm(name) = &row.holder
             && !row.identity.is_empty()
         {
             now.entry(Arc::clone(name)).or_default().push((row, row.identity));
         }
     }
-    let wanted = |row: &Row| {
+    let wanted = |row: &MappedVf| {
         let mut claims = row.address.into_iter().flat_map(|address| sources.live_claims(address));
         claims.any(|(_, claim)| claim.mac.is_some() && claim.mac == row.identity.mac)
     };
     for (name, rows) in now {
         let expected = draft.map.machines.get(&name);
-        let whole = |identity: &Identity| {
+        let whole = |identity: &VfIdentity| {
             let known = expected.and_then(|expected| expected.iter().find(|one| one.is(identity)));
             known.map_or(*identity, |known| identity.with(known))
         };
-        let identities: Vec<Identity> = rows.iter().map(|(_, identity)| whole(identity)).collect();
-        let is_missing = |one: &Identity| !identities.iter().any(|now| now.is(one));
+        let identities: Vec<VfIdentity> = rows.iter().map(|(_, identity)| whole(identity)).collect();
+        let is_missing = |one: &VfIdentity| !identities.iter().any(|now| now.is(one));
         let missing = expected.is_some_and(|expected| expected.iter().any(is_missing));
         let known = expected.is_some_and(|expected| *expected == identities);
         if !known && (!missing || rows.iter().all(|(row, _)| wanted(row))) {

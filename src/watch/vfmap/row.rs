@@ -3,10 +3,10 @@
 use std::time::{Duration, SystemTime};
 
 use super::Draft;
-use crate::assess::vf::holders::{Held, Sources};
+use crate::assess::vf::holders::{HolderSources, ResolvedHolder};
 use crate::model::holder::Holder;
 use crate::model::sriov::{Pf, Vf, VfKey};
-use crate::model::vfmap::{Identity, Row, Signal, Tenure, Trust};
+use crate::model::vfmap::{MappedVf, Signal, Tenure, Verification, VfIdentity};
 
 /// Traffic in both directions that shows that a function moves data: connections are set up with far less.
 const PROOF: u64 = 1 << 20;
@@ -30,7 +30,7 @@ pub(super) fn is_proof(mark: Option<(u64, u64)>, now: Option<(u64, u64)>) -> boo
 /// Takes a VF into the map. `announce`: the PF was known before, so that a VF which is new is news.
 pub(super) fn observe(
     draft: &mut Draft<'_>,
-    sources: &Sources<'_>,
+    sources: &HolderSources<'_>,
     pf: &Pf,
     vf: &Vf,
     pf_reprobed: bool,
@@ -38,23 +38,23 @@ pub(super) fn observe(
 ) {
     let key = VfKey { pf: pf.address, vf: vf.number };
     let held = sources.holder(vf);
-    let before = draft.map.rows.get(&key).cloned();
+    let before = draft.map.vfs.get(&key).cloned();
     let identity =
-        vf.config.as_ref().map_or_else(|| before.as_ref().map(|row| row.identity), |c| Some(Identity::of(c)));
-    let mut row = Row {
+        vf.config.as_ref().map_or_else(|| before.as_ref().map(|row| row.identity), |c| Some(VfIdentity::of(c)));
+    let mut row = MappedVf {
         address: vf.address,
         driver: vf.driver.clone(),
         iommu_group: vf.iommu_group,
         identity: identity.unwrap_or_default(),
         holder: held.holder.clone(),
         tenure: before.as_ref().and_then(|row| row.tenure.clone()),
-        trust: before.as_ref().map(|row| row.trust).unwrap_or_default(),
+        verification: before.as_ref().map(|row| row.verification).unwrap_or_default(),
         instance: Some(vf.instance),
         mark: before.as_ref().and_then(|row| row.mark),
     };
     let begun = settle_tenure(&mut row, vf, &held, draft.now);
     let Some(before) = before else {
-        draft.map.rows.insert(key, row);
+        draft.map.vfs.insert(key, row);
         if announce {
             draft.changed(key.pf, &key.to_string(), format!("{key} appeared"));
         }
@@ -64,7 +64,7 @@ pub(super) fn observe(
     settle_trust(&mut row, &before, vf, begun, claimed, draft.now);
     let signal = disturbance(&before, &row, begun, claimed, pf_reprobed);
     let difference = difference(&before, &row);
-    draft.map.rows.insert(key, row);
+    draft.map.vfs.insert(key, row);
     if let Some(text) = difference {
         draft.changed(key.pf, &key.to_string(), format!("{key}: {text}"));
     }
@@ -89,7 +89,7 @@ enum Begun {
 }
 
 /// Begins and ends tenures. What is unknown now ends nothing.
-fn settle_tenure(row: &mut Row, vf: &Vf, held: &Held, now: SystemTime) -> Begun {
+fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: SystemTime) -> Begun {
     match held.holder {
         Holder::Unknown(_) => return Begun::No,
         Holder::None => {
@@ -123,8 +123,8 @@ fn settle_tenure(row: &mut Row, vf: &Vf, held: &Held, now: SystemTime) -> Begun 
 }
 
 /// What gives trust back.
-fn settle_trust(row: &mut Row, before: &Row, vf: &Vf, begun: Begun, claimed: bool, now: SystemTime) {
-    if !matches!(row.trust, Trust::Unverified { .. }) {
+fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: Begun, claimed: bool, now: SystemTime) {
+    if !matches!(row.verification, Verification::Unverified { .. }) {
         return;
     }
     let bound = row.driver.is_some() && row.driver != before.driver;
@@ -132,15 +132,15 @@ fn settle_trust(row: &mut Row, before: &Row, vf: &Vf, begun: Begun, claimed: boo
     let configured = before.identity != row.identity && !row.identity.is_empty() && expected == Some(row.identity);
     let moved = is_proof(row.mark, traffic(vf));
     if bound || begun == Begun::Opened || configured || moved {
-        (row.trust, row.mark) = (Trust::Verified(now), None);
+        (row.verification, row.mark) = (Verification::Verified(now), None);
     } else if matches!(row.holder, Holder::None | Holder::Host(_)) && !claimed {
         // Nobody is left who could be disturbed.
-        (row.trust, row.mark) = (Trust::Undisturbed, None);
+        (row.verification, row.mark) = (Verification::Undisturbed, None);
     }
 }
 
 /// What happened to a VF under a guest that calls for a proof.
-fn disturbance(before: &Row, row: &Row, begun: Begun, claimed: bool, pf_reprobed: bool) -> Option<Signal> {
+fn disturbance(before: &MappedVf, row: &MappedVf, begun: Begun, claimed: bool, pf_reprobed: bool) -> Option<Signal> {
     let guest = before.tenure.as_ref().filter(|tenure| tenure.holder.is_guest())?;
     let left = matches!(row.holder, Holder::None | Holder::Host(_));
     if left && before.holder == guest.holder && claimed {
@@ -164,7 +164,7 @@ fn disturbance(before: &Row, row: &Row, begun: Begun, claimed: bool, pf_reprobed
 }
 
 /// What changed, in words; none when nothing did.
-fn difference(before: &Row, row: &Row) -> Option<String> {
+fn difference(before: &MappedVf, row: &MappedVf) -> Option<String> {
     let mut parts = Vec::new();
     let text = |value: Option<&str>| value.unwrap_or("none").to_owned();
     let mut part = |name: &str, old: String, new: String| {
@@ -172,10 +172,10 @@ fn difference(before: &Row, row: &Row) -> Option<String> {
             parts.push(format!("{name} {old} became {new}"));
         }
     };
-    let address = |row: &Row| row.address.map_or("none".to_owned(), |address| address.to_string());
+    let address = |row: &MappedVf| row.address.map_or("none".to_owned(), |address| address.to_string());
     part("address", address(before), address(row));
     part("driver", text(before.driver.as_deref()), text(row.driver.as_deref()));
-    let group = |row: &Row| row.iommu_group.map_or("none".to_owned(), |group| group.to_string());
+    let group = |row: &MappedVf| row.iommu_group.map_or("none".to_owned(), |group| group.to_string());
     part("IOMMU group", group(before), group(row));
     part("identity", before.identity.to_string(), row.identity.to_string());
     let unknown = |holder: &Holder| matches!(holder, Holder::Unknown(_));

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::holder::Holder;
 use crate::model::ids::Guid;
 use crate::model::sriov::Mac;
-use crate::model::vfmap::{Identity, PfRow, Row, Seen, Signal, Tenure, Trust, VfMap};
+use crate::model::vfmap::{MappedPf, MappedVf, Signal, SignalCount, Tenure, Verification, VfIdentity, VfMap};
 
 /// A map as it is written.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -88,8 +88,8 @@ struct Held {
     identity: Stored,
 }
 
-impl From<&Identity> for Stored {
-    fn from(identity: &Identity) -> Self {
+impl From<&VfIdentity> for Stored {
+    fn from(identity: &VfIdentity) -> Self {
         Self {
             mac: identity.mac.map(|mac| mac.to_string()),
             node_guid: identity.node_guid.map(|guid| guid.to_string()),
@@ -98,7 +98,7 @@ impl From<&Identity> for Stored {
     }
 }
 
-impl From<Stored> for Identity {
+impl From<Stored> for VfIdentity {
     fn from(stored: Stored) -> Self {
         Self {
             mac: stored.mac.and_then(|text| Mac::parse(&text)),
@@ -116,15 +116,15 @@ impl From<&Holder> for Who {
 
 impl From<&VfMap> for Map {
     fn from(map: &VfMap) -> Self {
-        let pf = |row: &PfRow| Pf { generation: row.generation, changed: row.changed.map(millis) };
-        let machine = |identities: &Vec<Identity>| identities.iter().map(Stored::from).collect();
+        let pf = |row: &MappedPf| Pf { generation: row.generation, changed: row.changed.map(millis) };
+        let machine = |identities: &Vec<VfIdentity>| identities.iter().map(Stored::from).collect();
         let signals = Signal::ALL.iter().zip(map.signals).filter(|(_, seen)| seen.count > 0);
         let signals = signals.map(|(signal, seen)| {
             (signal.as_str().to_owned(), Signals { count: seen.count, last: seen.last.map(millis) })
         });
         Self {
             pfs: map.pfs.iter().map(|(address, row)| (address.to_string(), pf(row))).collect(),
-            vfs: map.rows.iter().map(|(key, row)| (key.to_string(), vf(row))).collect(),
+            vfs: map.vfs.iter().map(|(key, row)| (key.to_string(), vf(row))).collect(),
             machines: map.machines.iter().map(|(name, all)| (name.to_string(), machine(all))).collect(),
             signals: signals.collect(),
             machine: map.machine.clone(),
@@ -132,11 +132,11 @@ impl From<&VfMap> for Map {
     }
 }
 
-fn vf(row: &Row) -> Vf {
-    let (verified, unverified) = match row.trust {
-        Trust::Undisturbed => (None, None),
-        Trust::Verified(at) => (Some(millis(at)), None),
-        Trust::Unverified { since, signal } => (None, Some((millis(since), signal.as_str().to_owned()))),
+fn vf(row: &MappedVf) -> Vf {
+    let (verified, unverified) = match row.verification {
+        Verification::Undisturbed => (None, None),
+        Verification::Verified(at) => (Some(millis(at)), None),
+        Verification::Unverified { since, signal } => (None, Some((millis(since), signal.as_str().to_owned()))),
     };
     let held = row.tenure.as_ref().map(|tenure| Held {
         by: Who::from(&tenure.holder),
@@ -161,38 +161,37 @@ impl From<Map> for VfMap {
         let mut map = Self { machine: stored.machine, ..Self::default() };
         for (address, pf) in stored.pfs {
             if let Ok(address) = address.parse() {
-                let row = PfRow { generation: pf.generation, changed: pf.changed.map(wall), probe: None };
+                let row = MappedPf { generation: pf.generation, changed: pf.changed.map(wall), probe: None };
                 map.pfs.insert(address, row);
             }
         }
         for (key, vf) in stored.vfs {
             if let Ok(key) = key.parse() {
-                map.rows.insert(key, row(vf));
+                map.vfs.insert(key, row(vf));
             }
         }
         for (name, identities) in stored.machines {
-            map.machines.insert(Arc::from(name), identities.into_iter().map(Identity::from).collect());
+            map.machines.insert(Arc::from(name), identities.into_iter().map(VfIdentity::from).collect());
         }
         for (signal, seen) in Signal::ALL.iter().zip(&mut map.signals) {
             if let Some(stored) = stored.signals.get(signal.as_str()) {
-                *seen = Seen { count: stored.count, last: stored.last.map(wall) };
+                *seen = SignalCount { count: stored.count, last: stored.last.map(wall) };
             }
         }
         map
     }
 }
 
-fn row(vf: Vf) -> Row {
+fn row(vf: Vf) -> MappedVf {
     let holder = |who: &Who| Holder::remembered(&who.kind, &who.name);
-    let unknown = Holder::Unknown(crate::model::holder::Missing::Source);
-    let trust = match (vf.verified, vf.unverified) {
-        (_, Some((since, signal))) => {
-            Signal::named(&signal).map_or(Trust::Undisturbed, |signal| Trust::Unverified { since: wall(since), signal })
-        }
-        (Some(at), None) => Trust::Verified(wall(at)),
-        (None, None) => Trust::Undisturbed,
+    let unknown = Holder::Unknown(crate::model::holder::MissingAccess::Source);
+    let verification = match (vf.verified, vf.unverified) {
+        (_, Some((since, signal))) => Signal::named(&signal)
+            .map_or(Verification::Undisturbed, |signal| Verification::Unverified { since: wall(since), signal }),
+        (Some(at), None) => Verification::Verified(wall(at)),
+        (None, None) => Verification::Undisturbed,
     };
-    Row {
+    MappedVf {
         address: vf.pci_address.and_then(|text| text.parse().ok()),
         driver: vf.driver.map(Arc::from),
         iommu_group: vf.iommu_group,
@@ -202,7 +201,7 @@ fn row(vf: Vf) -> Row {
             let (since, identity) = (wall(held.since), held.identity.into());
             Some(Tenure { holder: holder(&held.by)?, pid: held.pid, since, identity, config: None })
         }),
-        trust,
+        verification,
         instance: None,
         mark: None,
     }

@@ -26,7 +26,7 @@ pub struct Truth {
 
 /// What stands behind a host's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Standing {
+pub enum CheckResult {
     /// A host that is scraped.
     Up,
     /// One that no longer answers.
@@ -44,7 +44,7 @@ pub struct Kind {
     /// How many of 10,000 hosts are of this kind.
     pub weight: u64,
     /// Its standing.
-    pub standing: Standing,
+    pub standing: CheckResult,
     /// Its files.
     pub tree: Tree,
     /// The same host before, when something that was up is down or gone.
@@ -82,7 +82,7 @@ fn tree(cards: &[Card], model: (&str, &str)) -> Tree {
 }
 
 fn kind(name: &'static str, weight: u64, cards: &[Card], model: (&'static str, &'static str), truth: Truth) -> Kind {
-    Kind { name, weight, standing: Standing::Up, tree: tree(cards, model), before: None, model, truth }
+    Kind { name, weight, standing: CheckResult::Up, tree: tree(cards, model), before: None, model, truth }
 }
 
 /// A port that went down after it had moved data.
@@ -169,12 +169,15 @@ fn hpc() -> Vec<Kind> {
                 Truth { devices: 1, ports: [1, 0, 0, 0, 0], ..Truth::default() },
             )
         },
-        Kind { standing: Standing::Dead, ..kind("hpc, dead", 40, std::slice::from_ref(&card), CX6, Truth::default()) },
         Kind {
-            standing: Standing::Stale,
+            standing: CheckResult::Dead,
+            ..kind("hpc, dead", 40, std::slice::from_ref(&card), CX6, Truth::default())
+        },
+        Kind {
+            standing: CheckResult::Stale,
             ..kind("hpc, stale", 20, std::slice::from_ref(&card), CX6, Truth::default())
         },
-        Kind { standing: Standing::Twice, ..kind("hpc, twice", 10, std::slice::from_ref(&card), CX6, whole()) },
+        Kind { standing: CheckResult::Twice, ..kind("hpc, twice", 10, std::slice::from_ref(&card), CX6, whole()) },
         kind("no card", 20, &[], CX6, Truth::default()),
     ]
 }

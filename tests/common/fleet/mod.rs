@@ -11,7 +11,7 @@ use std::path::Path;
 
 use tempfile::TempDir;
 
-pub use kinds::{Kind, Standing, Truth, kinds};
+pub use kinds::{CheckResult, Kind, Truth, kinds};
 pub use verdict::agree;
 
 use super::run::lanewatch;
@@ -116,10 +116,10 @@ impl Fleet {
         for host in &self.hosts {
             let (kind, pages) = &self.kinds[host.kind];
             for labels in labels(host, kind.standing) {
-                let up = u8::from(kind.standing != Standing::Dead);
+                let up = u8::from(kind.standing != CheckResult::Dead);
                 writeln!(out, "up{{{labels}}} {up} {now}")?;
                 samples += 1;
-                if kind.standing == Standing::Dead {
+                if kind.standing == CheckResult::Dead {
                     continue;
                 }
                 for line in pages.past.iter().filter(wanted) {
@@ -127,7 +127,7 @@ impl Fleet {
                 }
                 for line in pages.now.iter().filter(wanted) {
                     if name(line) == "lanewatch_evaluation_timestamp_seconds" {
-                        let age = if kind.standing == Standing::Stale { 3600 } else { 5 };
+                        let age = if kind.standing == CheckResult::Stale { 3600 } else { 5 };
                         writeln!(out, "{}{{{labels}}} {} {now}", name(line), self.time - age)?;
                     } else {
                         writeln!(out, "{} {now}", own(line, &labels, host.number))?;
@@ -208,7 +208,7 @@ pub fn instance(number: usize) -> String {
 }
 
 /// The labels of a host's targets: one, or two for a host that is there twice.
-pub fn labels(host: &Host, standing: Standing) -> Vec<String> {
+pub fn labels(host: &Host, standing: CheckResult) -> Vec<String> {
     let place = format!("site=\"{}\",rack=\"r{:03}\"", site(host.number), host.number / 32);
     let mut all = vec![format!("job=\"lanewatch\",instance=\"{}\",{place}", instance(host.number))];
     // Scraped by two servers that one queries together, such as a pair that Thanos does not deduplicate.
@@ -216,7 +216,7 @@ pub fn labels(host: &Host, standing: Standing) -> Vec<String> {
         let twin = format!("{},prometheus=\"b\"", all[0]);
         all.push(twin);
     }
-    if standing == Standing::Twice {
+    if standing == CheckResult::Twice {
         all.push(format!("job=\"lanewatch\",instance=\"z{:05}:10015\",{place}", host.number));
     }
     all
@@ -256,7 +256,7 @@ impl Fleet {
         let mut sum = Planted::default();
         for host in self.hosts.iter().filter(|host| suits(host)) {
             let kind = self.kind(host);
-            if matches!(kind.standing, Standing::Dead | Standing::Stale) {
+            if matches!(kind.standing, CheckResult::Dead | CheckResult::Stale) {
                 continue;
             }
             let (truth, more) = (&mut sum.truth, &kind.truth);
@@ -273,7 +273,7 @@ impl Fleet {
     }
 
     /// How many hosts have this standing.
-    pub fn count(&self, standing: Standing) -> u64 {
+    pub fn count(&self, standing: CheckResult) -> u64 {
         self.hosts.iter().filter(|host| self.kind(host).standing == standing).count() as u64
     }
 
@@ -294,7 +294,7 @@ impl Fleet {
         let mut counts = BTreeMap::new();
         for host in &self.hosts {
             let kind = self.kind(host);
-            if !matches!(kind.standing, Standing::Dead | Standing::Stale) && kind.truth.devices > 0 {
+            if !matches!(kind.standing, CheckResult::Dead | CheckResult::Stale) && kind.truth.devices > 0 {
                 *counts.entry((kind.model.0.to_owned(), kind.model.1.to_owned())).or_default() += kind.truth.devices;
             }
         }

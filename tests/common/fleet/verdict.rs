@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::{Fleet, Planted, Standing, site};
+use super::{CheckResult, Fleet, Planted, site};
 
 /// Bandwidth in bytes per second against Gb/s.
 fn same(what: &str, bytes: &Value, gbits: f64) {
@@ -56,7 +56,8 @@ pub fn agree(fleet: &Fleet, audit: &Value) {
         let group = groups.iter().find(|group| group["labels"]["site"] == name).unwrap();
         sums(name, group, &fleet.planted(|host| site(host.number) == name));
     }
-    for (name, standing) in [("dead", Standing::Dead), ("stale", Standing::Stale), ("twice", Standing::Twice)] {
+    for (name, standing) in [("dead", CheckResult::Dead), ("stale", CheckResult::Stale), ("twice", CheckResult::Twice)]
+    {
         assert_eq!(audit["left_out"][name]["count"], fleet.count(standing), "{name}");
     }
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -2,7 +2,7 @@
 
 use super::super::*;
 use super::settings;
-use crate::model::probe::Failure;
+use crate::model::benchmark::Failure;
 
 fn trouble(text: &str) -> Trouble {
     let report = from_text(text);

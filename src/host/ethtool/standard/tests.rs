@@ -168,7 +168,7 @@ fn what_is_not_offered_is_no_fault_and_asked_for_seldom() {
     let mut asker = Asker::new(Made::connect(&made));
     let host = Arc::new(MemoryHost::new()).host();
     let mut read = |second: i64| {
-        let mut pass = Pass::new(&host, Tick(second * 1000), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(second * 1000), Depth::Full);
         let standard = asker.read(&mut pass, "eth2");
         (standard.pause, pass.faults.len(), asker.quarantined())
     };
@@ -190,7 +190,7 @@ fn the_running_kernel_answers() {
     let host = Arc::new(MemoryHost::new()).host();
     for entry in std::fs::read_dir("/sys/class/net").into_iter().flatten() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
         let standard = Asker::new(socket::generic()).read(&mut pass, &name);
         assert_eq!(pass.faults, []);
         println!("{name}: {standard:?}");

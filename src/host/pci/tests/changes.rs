@@ -5,7 +5,7 @@ use rustix::io::Errno;
 use super::*;
 use crate::host::collector::Depth;
 use crate::host::io::Host;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 #[test]
 fn what_is_known_is_not_opened_again() {
@@ -45,7 +45,7 @@ fn error_counters() {
     rig.memory.set(format!("{CARD}/aer_dev_correctable"), "RxErr 2\nBadTLP 0\nTOTAL_ERR_COR 2\n");
     rig.memory.set(format!("{CARD}/aer_dev_nonfatal"), "what is this\n");
     let functions = read(&mut rig);
-    assert_eq!(rig.faults, [(format!("{CARD}/aer_dev_nonfatal"), Reason::Malformed)]);
+    assert_eq!(rig.faults, [(format!("{CARD}/aer_dev_nonfatal"), ReadError::Malformed)]);
     assert_eq!(functions[0].aer.root_totals, [Some(3), None, None]);
     let [Some(correctable), None, None] = &functions[1].aer.classes else { panic!("{functions:?}") };
     assert_eq!(correctable.total, 2);
@@ -62,7 +62,7 @@ fn odd_drivers_and_odd_files_cost_only_themselves() {
     assert_eq!((read(&mut rig)[0].driver.as_deref(), &*rig.faults), (Some("pcieport"), [].as_slice()));
     rig.memory.symlink(format!("{ROOT}/driver"), "driver");
     assert_eq!(read(&mut rig)[0].driver, None);
-    assert_eq!(rig.faults, [(format!("{ROOT}/driver"), Reason::Io)]);
+    assert_eq!(rig.faults, [(format!("{ROOT}/driver"), ReadError::Io)]);
     rig.memory.symlink(format!("{ROOT}/driver"), "../drivers/driver");
     assert_eq!((read(&mut rig)[0].driver.as_deref(), &*rig.faults), (Some("driver"), [].as_slice()));
     rig.memory.set(format!("{CARD}/class"), "network\n");
@@ -75,16 +75,16 @@ fn odd_drivers_and_odd_files_cost_only_themselves() {
     assert_eq!(
         rig.faults,
         [
-            (format!("{CARD}/driver"), Reason::Malformed),
-            (format!("{CARD}/class"), Reason::Malformed),
-            (format!("{CARD}/current_link_width"), Reason::Io),
-            (format!("{CARD}/current_link_speed"), Reason::Malformed),
-            (format!("{CARD}/max_link_width"), Reason::NotSupported),
+            (format!("{CARD}/driver"), ReadError::Malformed),
+            (format!("{CARD}/class"), ReadError::Malformed),
+            (format!("{CARD}/current_link_width"), ReadError::Io),
+            (format!("{CARD}/current_link_speed"), ReadError::Malformed),
+            (format!("{CARD}/max_link_width"), ReadError::NotSupported),
         ]
     );
     assert_eq!((card.class, card.driver.as_deref(), card.numa_node), (None, None, Some(0)));
-    assert_eq!(card.link.speed, Reading::Unreadable(Reason::Malformed));
-    assert_eq!(card.link.width, Reading::Unreadable(Reason::Io));
+    assert_eq!(card.link.speed, Reading::Unreadable(ReadError::Malformed));
+    assert_eq!(card.link.width, Reading::Unreadable(ReadError::Io));
     assert_eq!(card.link.max_speed, Reading::Value(TransfersPerSecond::from_mega(16_000)));
     assert_eq!(rig.quarantined(), 1);
 }
@@ -161,7 +161,7 @@ fn a_recorded_host_whose_files_are_replaced() {
     let io = Arc::new(crate::host::fs::Fs::new());
     let roots = crate::host::io::Roots::below(root.path());
     let host = Host { io, procfs: root.path().join("proc"), sysfs, roots, route: None, live: false };
-    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
     let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
     let found = collector.discover(&mut pass).unwrap();
     let mut lane = collector.open(&found[0]);

@@ -71,7 +71,7 @@ fn no_rdma_is_no_function() {
     assert_eq!(rig(Filter::default()).discover(), Ok(vec![]));
     let mut refused = rig(Filter::default());
     refused.memory.symlink("/sys/class/infiniband", "infiniband");
-    assert_eq!(refused.discover(), Err(Reason::Io));
+    assert_eq!(refused.discover(), Err(ReadError::Io));
 }
 
 #[test]
@@ -207,7 +207,7 @@ fn a_sub_function_and_devices_without_a_function() {
     assert_eq!(rig.faults, []);
     rig.memory.symlink("/sys/class/infiniband/loop0", "loop0");
     assert_eq!(rig.discover().unwrap().len(), 2);
-    assert_eq!(rig.faults, [("/sys/class/infiniband/loop0/device".to_owned(), Reason::Io)]);
+    assert_eq!(rig.faults, [("/sys/class/infiniband/loop0/device".to_owned(), ReadError::Io)]);
 }
 
 #[test]

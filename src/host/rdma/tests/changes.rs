@@ -23,19 +23,19 @@ fn a_pass_over_states_keeps_the_counters() {
     let mut bench = Bench::new(&tree);
     // The first pass reads everything, whatever it was asked for.
     let first = Arc::clone(&bench.devices(10, Depth::State)[0]);
-    assert_eq!(first.counters_at, Tick(10_000));
+    assert_eq!(first.counters_at, BootTime(10_000));
     tree.text(&format!("{REAL}/ports/1/counters/port_rcv_data"), "5000")
         .text(&format!("{REAL}/ports/1/state"), "1: DOWN");
     let (rates, counters) = (tree.reads("/rate"), tree.reads("counters/"));
     let second = Arc::clone(&bench.devices(15, Depth::State)[0]);
-    assert_eq!(second.counters_at, Tick(10_000));
+    assert_eq!(second.counters_at, BootTime(10_000));
     assert_eq!(second.ports[0].counter("port_rcv_data"), Some(1000));
     assert_eq!(second.ports[0].state, Reading::Value(PortState::Down));
     assert_eq!(second.ports[0].rate, Reading::Absent);
     assert_eq!((tree.reads("/rate"), tree.reads("counters/")), (rates, counters));
     assert!(Arc::ptr_eq(&first.identity, &second.identity));
     let third = bench.device(20);
-    assert_eq!((third.counters_at, third.ports[0].counter("port_rcv_data")), (Tick(20_000), Some(5000)));
+    assert_eq!((third.counters_at, third.ports[0].counter("port_rcv_data")), (BootTime(20_000), Some(5000)));
 }
 
 #[test]
@@ -65,8 +65,8 @@ fn a_refused_counter_is_left_alone_and_the_others_are_not() {
         }
     }
     // After 10 minutes, then 20, then 40.
-    let again = Reason::Quarantined;
-    assert_eq!(probes, [(0, Reason::NotSupported), (10, again), (30, again), (70, again)]);
+    let again = ReadError::Quarantined;
+    assert_eq!(probes, [(0, ReadError::NotSupported), (10, again), (30, again), (70, again)]);
     tree.text(&file, "2");
     let device = bench.device(200 * MINUTE);
     assert_eq!((device.ports[0].counter("link_downed"), bench.quarantined()), (Some(2), 0));
@@ -81,7 +81,7 @@ fn the_rate_of_a_port_that_is_down_is_not_asked_for() {
     assert_eq!((bench.device(0).ports[0].rate, tree.opened("/rate"), bench.quarantined()), (Reading::Absent, 0, 0));
     // A kernel that still refuses when the link has just come up: quarantined, until the state changes again.
     tree.text(&format!("{REAL}/ports/1/state"), "4: ACTIVE");
-    assert_eq!(bench.device(5).ports[0].rate, Reading::Unreadable(Reason::NotSupported));
+    assert_eq!(bench.device(5).ports[0].rate, Reading::Unreadable(ReadError::NotSupported));
     tree.text(&format!("{REAL}/ports/1/phys_state"), "6: LinkErrorRecovery").text(&rate, "100 Gb/sec (4X EDR)");
     let device = Arc::clone(&bench.devices(10, Depth::State)[0]);
     assert_eq!(device.ports[0].rate.value().map(|rate| rate.bandwidth.gbits()), Some(100.0));
@@ -98,7 +98,7 @@ fn a_card_that_does_not_answer_is_not_asked_for_every_counter() {
     let port = &bench.device(0).ports[0];
     assert_eq!((port.pma.values.as_slice(), port.state), ([None; 4].as_slice(), Reading::Value(PortState::Active)));
     // One odd file would be no reason to give up; two in a row are.
-    assert_eq!((bench.faults.len(), bench.faults[0].1, bench.quarantined()), (2, Reason::Timeout, 0));
+    assert_eq!((bench.faults.len(), bench.faults[0].1, bench.quarantined()), (2, ReadError::Timeout, 0));
     assert_eq!(tree.reads("/counters/"), 2);
 }
 
@@ -110,7 +110,7 @@ fn counters_that_appear_later_are_read() {
     assert!(bench.device(0).ports[0].pma.layout.is_empty());
     tree.text(&format!("{PORT}/counters/link_downed"), "3");
     let device = Arc::clone(&bench.devices(5, Depth::State)[0]);
-    assert_eq!((device.ports[0].counter("link_downed"), device.counters_at), (Some(3), Tick(5_000)));
+    assert_eq!((device.ports[0].counter("link_downed"), device.counters_at), (Some(3), BootTime(5_000)));
     tree.remove(&format!("{PORT}/counters"));
     assert!(bench.device(10).ports[0].pma.layout.is_empty());
     assert!(bench.faults.is_empty());
@@ -170,11 +170,11 @@ fn a_directory_in_a_files_place_costs_only_itself() {
         live: false,
     };
     let mut collector = Rdma::new(&Setup { host: host.clone(), filter: Filter::default() }, None);
-    let mut pass = Pass::new(&host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
     let found = collector.discover(&mut pass).unwrap();
     let facts = collector.open(&found[0]).read(&mut pass);
     let device: &RdmaDevice = facts[0].downcast_ref().unwrap();
     assert_eq!(device.ports[0].state, Reading::Value(PortState::Active));
     assert_eq!((device.ports[0].counter("symbol_error"), device.ports[0].counter("VL15_dropped")), (Some(5), None));
-    assert_eq!(pass.faults.iter().map(|fault| fault.reason).collect::<Vec<_>>(), [Reason::Io]);
+    assert_eq!(pass.faults.iter().map(|fault| fault.reason).collect::<Vec<_>>(), [ReadError::Io]);
 }

@@ -1,7 +1,7 @@
 //! What each driver's tree becomes.
 
 use super::*;
-use crate::model::counter::{Class, Meaning};
+use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::ids::Guid;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState, Speed};
 use crate::model::reading::Reading;
@@ -141,8 +141,8 @@ fn bnxt_levels_are_no_events() {
     tree.texts("class/infiniband/bnxt_re0/ports/1/hw_counters", &[("active_qps", "12"), ("rx_bytes", "5")]);
     let device = Bench::new(&tree).device(0);
     let hardware = &device.ports[0].hardware;
-    let meanings: Vec<Meaning> = hardware.iter().map(|(counter, _)| counter.meaning).collect();
-    assert_eq!(meanings, [Meaning::Level, Meaning::ReceivedBytes { unit: 1 }]);
+    let meanings: Vec<CounterKind> = hardware.iter().map(|(counter, _)| counter.meaning).collect();
+    assert_eq!(meanings, [CounterKind::Level, CounterKind::ReceivedBytes { unit: 1 }]);
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn qib_counters_stand_at_32_bits() {
     let port = &device.ports[0];
     assert_eq!(port.pma.saturated().map(|counter| counter.name.to_string()).collect::<Vec<_>>(), ["port_rcv_data"]);
     let symbol = port.pma.layout.iter().find(|counter| &*counter.name == "symbol_error").unwrap();
-    assert_eq!(symbol.meaning, Meaning::Event(Class::Error));
+    assert_eq!(symbol.meaning, CounterKind::Event(CounterClass::Error));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn old_kernels_write_that_there_is_no_counter() {
     let mut bench = Bench::new(&tree);
     assert_eq!(bench.device(0).ports[0].counter("symbol_error"), None);
     assert_eq!(bench.faults.len(), 1);
-    assert_eq!(bench.faults[0].1, Reason::NotSupported);
+    assert_eq!(bench.faults[0].1, ReadError::NotSupported);
     assert_eq!(bench.quarantined(), 1);
 }
 
@@ -186,7 +186,7 @@ fn a_text_that_is_no_guid_costs_only_itself() {
     let device = bench.device(0);
     assert_eq!(device.identity.node_guid, None);
     assert!(device.identity.sys_image_guid.is_some());
-    assert_eq!(bench.faults, [(format!("/sys/{REAL}/node_guid"), Reason::Malformed)]);
+    assert_eq!(bench.faults, [(format!("/sys/{REAL}/node_guid"), ReadError::Malformed)]);
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn devices_are_listed_as_people_count() {
         tree.text(&format!("class/infiniband/{name}/fw_ver"), "1");
     }
     let mut bench = Bench::new(&tree);
-    let mut pass = Pass::new(&bench.host, Tick(0), Depth::Full);
+    let mut pass = Pass::new(&bench.host, BootTime(0), Depth::Full);
     let keys: Vec<_> = bench.collector.discover(&mut pass).unwrap().iter().map(|found| found.key.to_string()).collect();
     assert_eq!(keys, ["mlx5_2", "mlx5_10"]);
 }

@@ -17,9 +17,9 @@ use crate::host::io::{DirStamp, Host, HostIo, OpenFile, Roots};
 use crate::host::netlink::socket::Connect;
 use crate::model::counter::Counters;
 use crate::model::rdma::RdmaDevice;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::time::Tick;
+use crate::model::time::BootTime;
 
 #[derive(Clone)]
 enum Node {
@@ -176,7 +176,7 @@ struct Bench {
     host: Host,
     collector: Box<dyn Collector>,
     lanes: Vec<Box<dyn Lane>>,
-    faults: Vec<(String, Reason)>,
+    faults: Vec<(String, ReadError)>,
 }
 
 impl Bench {
@@ -198,14 +198,14 @@ impl Bench {
             live: false,
         };
         let mut collector = make(&Setup { host: host.clone(), filter });
-        let found = collector.discover(&mut Pass::new(&host, Tick(0), Depth::Full)).unwrap();
+        let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
         let lanes = found.iter().map(|found| collector.open(found)).collect();
         Self { host, collector, lanes, faults: Vec::new() }
     }
 
     /// The facts of every lane at a second of the clock.
     fn facts(&mut self, seconds: i64, depth: Depth) -> Vec<Fact> {
-        let mut pass = Pass::new(&self.host, Tick(seconds * 1000), depth);
+        let mut pass = Pass::new(&self.host, BootTime(seconds * 1000), depth);
         let facts = self.lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)).collect();
         self.faults = pass.faults.iter().map(|fault| (fault.source.to_string(), fault.reason)).collect();
         facts

@@ -113,7 +113,7 @@ fn an_operation_that_is_not_offered_is_asked_for_rarely_and_counted_once() {
     let mut bench = Bench::on_netlink(&tree, kernel.connect());
     let device = bench.device(0);
     assert_eq!(device.ports[0].hardware.values, [Some(5), Some(4), Some(3)]);
-    assert_eq!(bench.faults, [("STAT_GET mlx5_0/1".to_owned(), Reason::NotSupported)]);
+    assert_eq!(bench.faults, [("STAT_GET mlx5_0/1".to_owned(), ReadError::NotSupported)]);
     assert_eq!(bench.quarantined(), 1);
     for minute in 1..25 {
         bench.device(minute * 60);
@@ -131,10 +131,10 @@ fn a_driver_that_failed_is_not_asked_again_through_files() {
     kernel.set(|answers| (answers.port, answers.counters) = (Err(Errno::IO), Err(Errno::TIMEDOUT)));
     let mut bench = Bench::on_netlink(&tree, kernel.connect());
     let device = bench.device(0);
-    assert_eq!(device.ports[0].state, Reading::Unreadable(Reason::Io));
+    assert_eq!(device.ports[0].state, Reading::Unreadable(ReadError::Io));
     assert_eq!(device.ports[0].hardware.values, [None; 3]);
     assert_eq!(device.ports[0].counter("port_rcv_data"), Some(1000));
-    let expected = [("PORT_GET mlx5_0/1", Reason::Io), ("STAT_GET mlx5_0/1", Reason::Timeout)];
+    let expected = [("PORT_GET mlx5_0/1", ReadError::Io), ("STAT_GET mlx5_0/1", ReadError::Timeout)];
     assert_eq!(bench.faults, expected.map(|(source, reason)| (source.to_owned(), reason)));
     kernel.set(|answers| answers.port = Ok((1, 2, 0)));
     assert_eq!(bench.device(5).ports[0].state, Reading::Value(PortState::Down));
@@ -184,7 +184,7 @@ fn resources_are_counted_by_kind() {
     }
     kernel.set(|answers| answers.resources = Err(Errno::PERM));
     assert!(bench.facts(10, Depth::Full).is_empty());
-    assert_eq!(bench.faults, [("RES_GET mlx5_0".to_owned(), Reason::Permission)]);
+    assert_eq!(bench.faults, [("RES_GET mlx5_0".to_owned(), ReadError::Permission)]);
     assert_eq!(tree.opened(""), 0);
     // A recorded host has no netlink.
     assert!(Bench::with(&tree, Filter::default(), make(None)).lanes.is_empty());

@@ -1,17 +1,17 @@
 //! What a guest sees of its own migration.
 
 use super::*;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Measurements, Outcome};
 use crate::model::counter::Counters;
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::kmsg::KernelLog;
 use crate::model::machine::Machine;
 use crate::model::pcie::{PciClass, PciFunction};
-use crate::model::probe::{Measured, Outcome, Probe, ProbeKey, Run};
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
 
 struct Guest {
     engine: Engine,
-    now: Stamp,
+    now: Timestamp,
     functions: Vec<PciFunction>,
     machine: Machine,
     log: KernelLog,
@@ -31,20 +31,20 @@ fn function() -> PciFunction {
 fn device() -> RdmaDevice {
     let identity = DeviceIdentity { pci_address: Some(address(8)), ..DeviceIdentity::default() };
     let (name, counters) = (DeviceName::new("mlx5_0"), Counters::default());
-    RdmaDevice { name, identity: Arc::new(identity), ports: Vec::new(), counters, counters_at: Tick(0) }
+    RdmaDevice { name, identity: Arc::new(identity), ports: Vec::new(), counters, counters_at: BootTime(0) }
 }
 
 /// A loop-back probe over the function that ended so, at this time.
-fn run(outcome: Outcome, at: SystemTime) -> Run {
+fn run(outcome: Outcome, at: SystemTime) -> BenchmarkRun {
     let port = Some(PortKey { device: DeviceName::new("mlx5_0"), port: 1 });
-    Run {
-        key: ProbeKey { probe: Probe::RdmaLoopback, port },
+    BenchmarkRun {
+        key: BenchmarkKey { probe: Benchmark::RdmaLoopback, port },
         at,
         took: Duration::from_secs(5),
         outcome,
         reason: Arc::from(""),
         text: Arc::from(""),
-        measured: Measured::default(),
+        measured: Measurements::default(),
         ceiling: None,
         profile: Arc::from(""),
         peer: None,
@@ -55,7 +55,10 @@ fn run(outcome: Outcome, at: SystemTime) -> Run {
 fn guest(hypervisor: bool) -> Guest {
     let mut guest = Guest {
         engine: Engine::new(Arc::new(Policy::default()), false),
-        now: Stamp { tick: Tick(86_400_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) },
+        now: Timestamp {
+            tick: BootTime(86_400_000),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000),
+        },
         functions: vec![function()],
         machine: Machine { hypervisor: Some(hypervisor), identity: Some(Arc::from("a")) },
         log: KernelLog::default(),
@@ -70,7 +73,7 @@ impl Guest {
     fn pass(&mut self, seconds: u64) -> &mut Self {
         for _ in 0..seconds.div_ceil(15) {
             let step = Duration::from_secs(15);
-            self.now = Stamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
+            self.now = Timestamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
             let pci = CollectorState { name: "pci", listed: Some(Arc::from([])), ..CollectorState::default() };
             let facts = self.functions.iter().map(|function| Arc::new(function.clone()) as Fact);
             let facts = facts.chain([Arc::new(self.machine.clone()) as Fact, Arc::new(self.log.clone())]);

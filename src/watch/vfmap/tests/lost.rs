@@ -1,27 +1,27 @@
 //! VFs that get lost on the host itself: interfaces, numbers, PFs, drivers.
 
 use super::*;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::{DeviceName, PortKey};
-use crate::model::probe::{Outcome, Probe, ProbeKey, Run, SkipReason};
 
 #[test]
 fn an_interface_that_vanished_from_every_namespace() {
     let mut world = world(1);
     let elsewhere =
-        Elsewhere { address: address(1), netdev: Arc::from("net1"), namespace: Arc::from("blue"), pod: None };
+        NamespaceInterface { address: address(1), netdev: Arc::from("net1"), namespace: Arc::from("blue"), pod: None };
     world.vf(0).netdevs.clear();
     world.namespaces.interfaces.push(elsewhere.clone());
     world.pass(600).is_quiet();
-    assert_eq!(world.last.as_ref().unwrap().vf_map.rows.values().next().unwrap().holder.kind(), "netns");
+    assert_eq!(world.last.as_ref().unwrap().vf_map.vfs.values().next().unwrap().holder.kind(), "netns");
     world.namespaces.interfaces.clear();
     world.pass(60).is_quiet();
     world.pass(90).says("vf_orphan", &format!("{PF}/vf0"), "no_interface");
     world.namespaces.interfaces.push(elsewhere);
     world.pass(15).is_quiet();
     // Where a namespace is hidden, nothing can be said.
-    world.namespaces = Namespaces { interfaces: Vec::new(), missing: Some(Missing::Namespace) };
+    world.namespaces = Namespaces { interfaces: Vec::new(), missing: Some(MissingAccess::Namespace) };
     world.pass(600).is_quiet();
-    let row = world.last.as_ref().unwrap().vf_map.rows.values().next().unwrap();
+    let row = world.last.as_ref().unwrap().vf_map.vfs.values().next().unwrap();
     assert!(matches!(row.holder, Holder::Unknown(_)), "{row:?}");
 }
 
@@ -105,12 +105,12 @@ fn a_probe_proves_a_vf() {
     assert_eq!(world.findings().len(), 1);
     let function = world.vf(0).address;
     let port = PortKey { device: DeviceName::new("mlx5_9"), port: 1 };
-    let key = ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) };
-    let skipped = Run { function, ..Run::skipped(&key, at, SkipReason::PortBusy, "") };
+    let key = BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) };
+    let skipped = BenchmarkRun { function, ..BenchmarkRun::skipped(&key, at, SkipReason::PortBusy, "") };
     world.engine.record(skipped.clone(), world.now);
     world.pass(15);
     assert_eq!(world.findings().len(), 1, "nothing was moved");
-    world.engine.record(Run { outcome: Outcome::Slow, ..skipped }, world.now);
+    world.engine.record(BenchmarkRun { outcome: Outcome::Slow, ..skipped }, world.now);
     world.pass(15).is_quiet();
 }
 
@@ -125,7 +125,8 @@ fn sixty_one_of_sixty_four() {
     world.pf.reported = Some(64);
     world.pass(15).is_quiet();
     // Details that are not to be had are no lack of VFs.
-    (world.pf.reported, world.pf.detail) = (None, Detail::Unavailable(crate::model::reading::Reason::NotSupported));
+    (world.pf.reported, world.pf.detail) =
+        (None, VfDetail::Unavailable(crate::model::reading::ReadError::NotSupported));
     world.pass(600).is_quiet();
     world.pf.vfs.truncate(61);
     world.pass(150).says("vf_count_mismatch", PF, "links");
@@ -143,11 +144,11 @@ fn orphans_and_leftovers() {
     assert_eq!(found, [("vf_orphan", "not_held"), ("vf_leftover_config", "trust")].into());
     world.bind(0, "mlx5_core").pass(15).is_quiet();
     // A process that can't be looked into may hold it.
-    world.openers.missing = Some(Missing::Ptrace);
+    world.openers.missing = Some(MissingAccess::Ptrace);
     world.bind(0, "vfio-pci").pass(600).is_quiet();
     let report = world.last.as_ref().unwrap();
-    let row = report.vf_map.rows.values().next().unwrap();
-    assert_eq!(row.holder, Holder::Unknown(Missing::Ptrace));
+    let row = report.vf_map.vfs.values().next().unwrap();
+    assert_eq!(row.holder, Holder::Unknown(MissingAccess::Ptrace));
     let sentence = "CAP_SYS_PTRACE would show: who holds 1 VF";
     assert_eq!(report.limited, [Arc::from(sentence)]);
     assert_eq!(report.status, crate::model::check::Status::Ok);

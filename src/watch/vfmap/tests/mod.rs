@@ -9,14 +9,14 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::event::EventKind;
-use crate::model::holder::{Claim, Domain, Elsewhere, Handle, Libvirt, Missing, Namespaces, Opener};
+use crate::model::holder::{Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener};
 use crate::model::ids::Guid;
 use crate::model::policy::Policy;
 use crate::model::qid::QidMap;
 use crate::model::reading::Reading;
 use crate::model::snapshot::{CollectorState, Fact};
-use crate::model::sriov::{Detail, Fabric, Mac, Vf, VfConfig, VfTraffic};
-use crate::model::time::{Stamp, Tick};
+use crate::model::sriov::{Fabric, Mac, Vf, VfConfig, VfDetail, VfTraffic};
+use crate::model::time::{BootTime, Timestamp};
 use crate::watch::{Engine, Report};
 
 const PF: &str = "0000:98:00.0";
@@ -24,7 +24,7 @@ const PF: &str = "0000:98:00.0";
 /// A host that a test changes, watched every 15 s.
 struct World {
     engine: Engine,
-    now: Stamp,
+    now: Timestamp,
     pf: Pf,
     openers: Openers,
     libvirt: Libvirt,
@@ -69,12 +69,15 @@ fn world(vfs: u8) -> World {
         up: Reading::Value(true),
         switchdev: false,
         probe: Some(1),
-        detail: Detail::Full,
+        detail: VfDetail::Full,
         vfs: (0..vfs).map(vf).collect(),
     };
     let mut world = World {
         engine: Engine::new(Arc::new(Policy::default()), false),
-        now: Stamp { tick: Tick(86_400_000), wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) },
+        now: Timestamp {
+            tick: BootTime(86_400_000),
+            wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000),
+        },
         pf,
         openers: Openers { openers: Vec::new(), missing: None, visible: true },
         libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
@@ -105,7 +108,7 @@ impl World {
     fn pass(&mut self, seconds: u64) -> &mut Self {
         for _ in 0..seconds.div_ceil(15) {
             let step = Duration::from_secs(15);
-            self.now = Stamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
+            self.now = Timestamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
             self.look();
         }
         self
@@ -139,7 +142,7 @@ impl World {
 
     /// A machine that has these VFs open and is a domain of libvirt.
     fn start(&mut self, name: &str, pid: u32, vfs: &[usize], reason: &str) -> &mut Self {
-        let groups = vfs.iter().map(|number| Handle::Group(40 + u32::try_from(*number).unwrap())).collect();
+        let groups = vfs.iter().map(|number| DeviceFile::Group(40 + u32::try_from(*number).unwrap())).collect();
         let name: Arc<str> = Arc::from(name);
         self.openers.openers.push(Opener {
             pid,
@@ -209,7 +212,7 @@ fn made_given_away_and_moved_away_cleanly() {
     world.bind(0, "vfio-pci").define("vm1", Some(20), &[0], "booted").pass(60).is_quiet();
     world.stop("vm1").start("vm1", 20, &[0], "booted").pass(3600).is_quiet();
     let report = world.last.as_ref().unwrap();
-    let row = report.vf_map.rows.values().next().unwrap();
+    let row = report.vf_map.vfs.values().next().unwrap();
     assert_eq!((row.holder.kind(), row.holder.name()), ("vm", "vm1"));
     assert!(report.vf_map.pfs.values().next().unwrap().generation >= 3);
     // Moved away: process and status go, the VF goes back to the host.

@@ -1,7 +1,7 @@
 //! Queue pair maps of stacks that have them.
 
 use super::*;
-use crate::model::reading::Reason;
+use crate::model::reading::ReadError;
 
 /// A map in which these VFs have an entry.
 fn map(vfs: &[u32]) -> QidMap {
@@ -25,7 +25,7 @@ fn a_vf_in_use_without_an_entry() {
     world.qid_map = Some(map(&[0, 1]));
     world.pass(15).is_quiet();
     // A map that cannot be read speaks against nobody.
-    world.qid_map = Some(QidMap { trouble: Some(Reason::Io), ..map(&[]) });
+    world.qid_map = Some(QidMap { trouble: Some(ReadError::Io), ..map(&[]) });
     world.pass(600).is_quiet();
     let undecided = &world.last.as_ref().unwrap().undecided;
     assert_eq!(undecided.iter().filter(|u| u.check.as_str() == "vf_map_stale").count(), 2);

@@ -1,13 +1,16 @@
 //! Probes: what a lane could carry, how a run stands beside that and beside the past, and when it is a finding.
 
 use super::View;
-use super::lane::Lanes;
+use super::capacity::HostCapacity;
 use super::verdicts::Verdicts;
+use crate::model::benchmark::{
+    AGREE, Benchmark, BenchmarkHistory, BenchmarkKey, BenchmarkRun, Direction, Failure, Measurements, Outcome,
+    Statistic,
+};
 use crate::model::check::{Check, Severity};
 use crate::model::count::counted;
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::ids::PortKey;
-use crate::model::probe::{AGREE, Direction, Failure, Measured, Outcome, Probe, ProbeKey, ProbePast, Run, Statistic};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 
@@ -57,7 +60,7 @@ impl Ceiling {
     /// The ceiling of a port. `bond`: the rate of the bond it belongs to. `payload`: the largest payload of its PCIe
     /// packets, in bytes, where the host says.
     pub fn of_port(
-        lanes: &Lanes,
+        lanes: &HostCapacity,
         topology: &Topology,
         port: &PortKey,
         bond: Option<BytesPerSecond>,
@@ -86,9 +89,9 @@ impl Ceiling {
     }
 
     /// The most that a sound measurement can show. A loop inside a card does not meet the port's rate.
-    fn bound(&self, probe: Probe) -> f64 {
+    fn bound(&self, probe: Benchmark) -> f64 {
         let raw = match (probe, self.path, self.rate) {
-            (Probe::RdmaLoopback, Some(path), _) => path,
+            (Benchmark::RdmaLoopback, Some(path), _) => path,
             (_, Some(path), Some(rate)) => path.min(rate),
             (_, path, rate) => path.or(rate).unwrap_or(self.payload),
         };
@@ -104,7 +107,7 @@ pub fn efficiency(payload: u32, flit: bool) -> f64 {
 
 /// How a run stands.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Judged {
+pub struct RunAssessment {
     /// Ok, slow, or inconclusive for what cannot be.
     pub outcome: Outcome,
     /// A word for the case.
@@ -116,20 +119,20 @@ pub struct Judged {
 /// Judges what a run measured: bandwidth one way against the ceiling, where the device is hardware, and everything
 /// against the past of the same profile.
 pub fn judge(
-    key: &ProbeKey,
-    measured: &Measured,
+    key: &BenchmarkKey,
+    measured: &Measurements,
     ceiling: Option<&Ceiling>,
     hardware: bool,
-    past: Option<(&ProbePast, &str)>,
-) -> Judged {
-    let said = |outcome, reason, text| Judged { outcome, reason, text };
+    past: Option<(&BenchmarkHistory, &str)>,
+) -> RunAssessment {
+    let said = |outcome, reason, text| RunAssessment { outcome, reason, text };
     let values = measured.bandwidth.iter().map(|(_, value)| *value);
     let mut values = values.chain(measured.latency.iter().map(|(_, _, value)| *value));
     if measured.is_empty() || values.any(|value| !value.is_finite() || value <= 0.0) {
         let text = "the program gave no value that can be true".to_owned();
         return said(Outcome::Inconclusive, "impossible_value", text);
     }
-    let ceiling = ceiling.filter(|_| hardware && matches!(key.probe, Probe::RdmaLoopback | Probe::RdmaPeer));
+    let ceiling = ceiling.filter(|_| hardware && matches!(key.probe, Benchmark::RdmaLoopback | Benchmark::RdmaPeer));
     let one_way = measured.bandwidth(Direction::OneWay);
     let ways = [(one_way, 1.0), (measured.bandwidth(Direction::Both), 2.0)];
     for (value, ways) in ways {
@@ -160,7 +163,7 @@ pub fn judge(
 }
 
 /// What is below what is usual, in words.
-fn below_history(measured: &Measured, past: &ProbePast, profile: &str) -> Option<String> {
+fn below_history(measured: &Measurements, past: &BenchmarkHistory, profile: &str) -> Option<String> {
     for (direction, value) in &measured.bandwidth {
         let usual = past.usual(profile, |m| m.bandwidth(*direction).map(|value| value.0));
         if let Some(usual) = usual.filter(|usual| *value < usual * OF_HISTORY) {
@@ -195,7 +198,7 @@ fn near(value: BytesPerSecond, ceiling: &Ceiling) -> String {
 }
 
 /// What was measured, without a comparison.
-fn plain(measured: &Measured) -> String {
+fn plain(measured: &Measurements) -> String {
     let way = |direction: &Direction| match direction {
         Direction::OneWay | Direction::Write => String::new(),
         Direction::Both => " (sum of both directions)".to_owned(),
@@ -212,7 +215,7 @@ pub fn percent(value: BytesPerSecond, of: BytesPerSecond) -> String {
     format!("{:.0} %", value.0 / of.0 * 100.0)
 }
 
-fn subject(key: &ProbeKey) -> Subject {
+fn subject(key: &BenchmarkKey) -> Subject {
     key.port.clone().map_or(Subject::Host("memory"), Subject::Port)
 }
 
@@ -232,7 +235,13 @@ pub fn failing(view: &View<'_>, verdicts: &mut Verdicts) {
     });
 }
 
-fn each(view: &View<'_>, verdicts: &mut Verdicts, check: Check, outcome: Outcome, word: fn(&Run) -> &'static str) {
+fn each(
+    view: &View<'_>,
+    verdicts: &mut Verdicts,
+    check: Check,
+    outcome: Outcome,
+    word: fn(&BenchmarkRun) -> &'static str,
+) {
     for (key, past) in &view.history.probes {
         let here = key.device().is_none_or(|device| view.snapshot.device(device).is_some());
         let last = past.runs.iter().rev().find(|run| run.outcome == outcome);
@@ -253,10 +262,10 @@ fn each(view: &View<'_>, verdicts: &mut Verdicts, check: Check, outcome: Outcome
         let mut condition = Condition::new(check, at, Severity::Warning, word(run), summary).hold(Hold::None);
         let measured = run.measured.bandwidth.first().map(|(_, value)| *value);
         condition = condition
-            .because("probe", Some(name))
-            .because("probe_bandwidth_bytes_per_second", measured)
-            .because("probe_ceiling_bytes_per_second", run.ceiling.map(|ceiling| ceiling.0))
-            .because("profile", Some(&*run.profile));
+            .with_evidence("probe", Some(name))
+            .with_evidence("probe_bandwidth_bytes_per_second", measured)
+            .with_evidence("probe_ceiling_bytes_per_second", run.ceiling.map(|ceiling| ceiling.0))
+            .with_evidence("profile", Some(&*run.profile));
         verdicts.found(condition);
     }
 }

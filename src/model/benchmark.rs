@@ -1,7 +1,5 @@
 //! Probes (micro-benchmarks): what they are, what a run brought, and the past of one.
 
-mod words;
-
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -9,28 +7,141 @@ use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
 
-pub use words::{Direction, Failure, Outcome, Probe, SkipReason, Statistic};
-
 use super::ids::{DeviceName, PciAddress, PortKey};
+use super::labels::label_enum;
 use super::units::BytesPerSecond;
+
+label_enum! {
+    /// What is measured.
+    Benchmark {
+        /// RDMA writes between two processes over one port: PCIe, card and memory, no cable.
+        RdmaLoopback = "rdma_loopback",
+        /// RDMA writes to another host: cable and fabric too.
+        RdmaPeer = "rdma_peer",
+        /// TCP to another host, for comparison.
+        TcpPeer = "tcp_peer",
+        /// Copies in memory, on the CPUs' own NUMA node and to another.
+        Memory = "memory",
+    }
+}
+
+label_enum! {
+    /// How a run ended.
+    Outcome {
+        /// It measured what it should.
+        Ok = "ok",
+        /// It measured less than it should.
+        Slow = "slow",
+        /// Data could not be moved, for a reason of the device, its port or the way.
+        Failed = "failed",
+        /// The tool got into trouble: nothing is known of the device.
+        Inconclusive = "inconclusive",
+        /// It did not run, so as not to disturb.
+        Skipped = "skipped",
+    }
+}
+
+label_enum! {
+    /// Which way data went: the `direction` label.
+    Direction {
+        /// One way.
+        OneWay = "one_way",
+        /// Both ways at once; the value is their sum.
+        Both = "both",
+        /// Memory of the CPUs' own NUMA node.
+        Local = "local",
+        /// Memory of another NUMA node.
+        Remote = "remote",
+        /// Latency of a write.
+        Write = "write",
+        /// Latency of a read, there and back.
+        Read = "read",
+    }
+}
+
+label_enum! {
+    /// What of many values: the `statistic` label.
+    Statistic {
+        /// The least.
+        Minimum = "minimum",
+        /// The median.
+        Typical = "typical",
+        /// The mean.
+        Average = "average",
+        /// 99 of 100 are not above it.
+        P99 = "p99",
+        /// 999 of 1000 are not above it.
+        P999 = "p99.9",
+        /// The greatest.
+        Maximum = "maximum",
+    }
+}
+
+label_enum! {
+    /// Why a probe did not run: the `reason` label of skipped runs.
+    SkipReason {
+        /// A program that it needs is not installed.
+        Unavailable = "unavailable",
+        /// The port is not ACTIVE.
+        PortDown = "port_down",
+        /// The port carries traffic.
+        PortBusy = "port_busy",
+        /// A process holds the device.
+        DeviceHeld = "device_held",
+        /// The job scheduler says that the host works, or does not answer.
+        JobRunning = "job_running",
+        /// The host is in maintenance.
+        Maintenance = "maintenance",
+        /// The CPUs are busy.
+        CpuBusy = "cpu_busy",
+        /// Another probe runs on this host.
+        Locked = "locked",
+        /// The budget of the day is used up.
+        Budget = "budget",
+        /// Both addresses are this host's own: the data would not leave it.
+        LocalRoute = "local_route",
+        /// What must be known before is not known.
+        Unknown = "unknown",
+    }
+}
+
+label_enum! {
+    /// Why data could not be moved: the reason of a failed run.
+    Failure {
+        /// The port is not ACTIVE.
+        PortDown = "port_down",
+        /// The device is not there.
+        DeviceMissing = "device_missing",
+        /// The two ends cannot talk over TCP to set the test up: no fault of the fabric.
+        TcpSetup = "tcp_setup",
+        /// The queue pairs could not be connected.
+        QpSetup = "qp_setup",
+        /// A work request ended in an error.
+        Completion = "completion_error",
+        /// Memory could not be registered with the card.
+        MemoryRegistration = "memory_registration",
+        /// Something that the test needs could not be made on the device.
+        Resources = "resources",
+    }
+}
 
 /// What a probe runs on: the labels of its metrics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ProbeKey {
+pub struct BenchmarkKey {
     /// What is measured.
-    pub probe: Probe,
+    pub probe: Benchmark,
     /// The port; none for memory.
     pub port: Option<PortKey>,
 }
 
-impl ProbeKey {
+impl BenchmarkKey {
     /// The device.
     pub fn device(&self) -> Option<&DeviceName> {
         self.port.as_ref().map(|port| &port.device)
     }
 }
 
-impl fmt::Display for ProbeKey {
+impl fmt::Display for BenchmarkKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.port {
             Some(port) => write!(f, "{} {port}", self.probe.as_str()),
@@ -41,7 +152,7 @@ impl fmt::Display for ProbeKey {
 
 /// What a run measured.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub struct Measured {
+pub struct Measurements {
     /// Payload moved in a second.
     #[serde(default)]
     pub bandwidth: Vec<(Direction, f64)>,
@@ -50,7 +161,7 @@ pub struct Measured {
     pub latency: Vec<(Direction, Statistic, f64)>,
 }
 
-impl Measured {
+impl Measurements {
     /// Nothing.
     pub fn is_empty(&self) -> bool {
         self.bandwidth.is_empty() && self.latency.is_empty()
@@ -69,9 +180,9 @@ impl Measured {
 
 /// One run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Run {
+pub struct BenchmarkRun {
     /// What ran, and on what.
-    pub key: ProbeKey,
+    pub key: BenchmarkKey,
     /// When it ended.
     pub at: SystemTime,
     /// How long it took.
@@ -83,7 +194,7 @@ pub struct Run {
     /// One sentence.
     pub text: Arc<str>,
     /// What it measured.
-    pub measured: Measured,
+    pub measured: Measurements,
     /// What the lane could carry, the share of payload counted; none where that is not known.
     pub ceiling: Option<BytesPerSecond>,
     /// How it was measured (sizes, queue pairs, time, direction): only runs of one profile compare.
@@ -94,9 +205,9 @@ pub struct Run {
     pub function: Option<PciAddress>,
 }
 
-impl Run {
+impl BenchmarkRun {
     /// A run that did not take place.
-    pub fn skipped(key: &ProbeKey, at: SystemTime, reason: SkipReason, text: &str) -> Self {
+    pub fn skipped(key: &BenchmarkKey, at: SystemTime, reason: SkipReason, text: &str) -> Self {
         Self {
             key: key.clone(),
             at,
@@ -104,7 +215,7 @@ impl Run {
             outcome: Outcome::Skipped,
             reason: Arc::from(reason.as_str()),
             text: Arc::from(text),
-            measured: Measured::default(),
+            measured: Measurements::default(),
             ceiling: None,
             profile: Arc::from(""),
             peer: None,
@@ -113,10 +224,10 @@ impl Run {
     }
 }
 
-impl Run {
+impl BenchmarkRun {
     /// Whether data went through the device's RDMA engine: however fast, it works.
     pub fn moved_data(&self) -> bool {
-        let over_rdma = matches!(self.key.probe, Probe::RdmaLoopback | Probe::RdmaPeer);
+        let over_rdma = matches!(self.key.probe, Benchmark::RdmaLoopback | Benchmark::RdmaPeer);
         over_rdma && matches!(self.outcome, Outcome::Ok | Outcome::Slow)
     }
 
@@ -149,26 +260,26 @@ const MOST_PROFILES: usize = 8;
 
 /// The past of one probe on one port.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct ProbePast {
+pub struct BenchmarkHistory {
     /// Runs since the agent's start, in the order of [`Outcome::ALL`].
     pub counts: [u64; 5],
     /// Skipped runs since the agent's start, by reason.
     pub skips: BTreeMap<SkipReason, u64>,
     /// The last runs that say something of the device (ok, slow, failed), oldest first.
-    pub runs: VecDeque<Run>,
+    pub runs: VecDeque<BenchmarkRun>,
     /// The last run that was not skipped.
-    pub last: Option<Run>,
+    pub last: Option<BenchmarkRun>,
     /// The last run that measured something.
-    pub measured: Option<Run>,
+    pub measured: Option<BenchmarkRun>,
     /// When link time was used, and how much, over the last day.
     pub spent: VecDeque<(SystemTime, Duration)>,
     /// What was measured when all was well, by profile, oldest first.
-    pub good: BTreeMap<Arc<str>, VecDeque<Measured>>,
+    pub good: BTreeMap<Arc<str>, VecDeque<Measurements>>,
 }
 
-impl ProbePast {
+impl BenchmarkHistory {
     /// Takes a run.
-    pub fn record(&mut self, run: Run) {
+    pub fn record(&mut self, run: BenchmarkRun) {
         if let Some((_, count)) =
             Outcome::ALL.iter().zip(&mut self.counts).find(|(outcome, _)| **outcome == run.outcome)
         {
@@ -183,7 +294,7 @@ impl ProbePast {
         self.spent.push_back((run.at, run.took));
         self.spent.retain(|(at, _)| *at > day_ago);
         if run.outcome != Outcome::Inconclusive {
-            let close = |last: &Run| run.at.duration_since(last.at).is_ok_and(|time| time < APART);
+            let close = |last: &BenchmarkRun| run.at.duration_since(last.at).is_ok_and(|time| time < APART);
             if self.runs.back().is_some_and(close) {
                 self.runs.pop_back();
             }
@@ -210,7 +321,7 @@ impl ProbePast {
     }
 
     /// The middle of the good values of a profile; none before there are `HISTORY` of them.
-    pub fn usual(&self, profile: &str, value: impl Fn(&Measured) -> Option<f64>) -> Option<f64> {
+    pub fn usual(&self, profile: &str, value: impl Fn(&Measurements) -> Option<f64>) -> Option<f64> {
         let mut values: Vec<f64> = self.good.get(profile)?.iter().filter_map(value).collect();
         values.sort_by(f64::total_cmp);
         (values.len() >= HISTORY).then(|| values.get(values.len() / 2).copied()).flatten()
@@ -224,22 +335,22 @@ impl ProbePast {
 }
 
 /// The past of every probe.
-pub type ProbePasts = BTreeMap<ProbeKey, ProbePast>;
+pub type BenchmarkHistories = BTreeMap<BenchmarkKey, BenchmarkHistory>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn run(at: u64, outcome: Outcome, gbits: f64) -> Run {
+    fn run(at: u64, outcome: Outcome, gbits: f64) -> BenchmarkRun {
         let port = PortKey { device: DeviceName::new("mlx5_7"), port: 1 };
-        Run {
-            key: ProbeKey { probe: Probe::RdmaLoopback, port: Some(port) },
+        BenchmarkRun {
+            key: BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) },
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(at),
             took: Duration::from_secs(7),
             outcome,
             reason: Arc::from("none"),
             text: Arc::from(""),
-            measured: Measured {
+            measured: Measurements {
                 bandwidth: vec![(Direction::OneWay, BytesPerSecond::from_gbits(gbits).0)],
                 latency: Vec::new(),
             },
@@ -252,7 +363,7 @@ mod tests {
 
     #[test]
     fn runs_at_one_time_are_one_observation() {
-        let mut past = ProbePast::default();
+        let mut past = BenchmarkHistory::default();
         for second in 0..10 {
             past.record(run(second, Outcome::Slow, 10.0));
         }
@@ -263,8 +374,9 @@ mod tests {
 
     #[test]
     fn slow_runs_do_not_lower_what_is_usual() {
-        let mut past = ProbePast::default();
-        let usual = |past: &ProbePast| past.usual("p", |m| m.bandwidth(Direction::OneWay).map(BytesPerSecond::gbits));
+        let mut past = BenchmarkHistory::default();
+        let usual =
+            |past: &BenchmarkHistory| past.usual("p", |m| m.bandwidth(Direction::OneWay).map(BytesPerSecond::gbits));
         for (at, gbits) in [(0, 90.0), (1_000, 92.0)] {
             past.record(run(at, Outcome::Ok, gbits));
         }
@@ -279,9 +391,9 @@ mod tests {
 
     #[test]
     fn a_skipped_run_is_counted_by_its_reason_and_leaves_the_last_result() {
-        let mut past = ProbePast::default();
+        let mut past = BenchmarkHistory::default();
         past.record(run(0, Outcome::Ok, 90.0));
-        past.record(Run { reason: Arc::from("port_busy"), ..run(1_000, Outcome::Skipped, 0.0) });
+        past.record(BenchmarkRun { reason: Arc::from("port_busy"), ..run(1_000, Outcome::Skipped, 0.0) });
         assert_eq!(past.skips.get(&SkipReason::PortBusy), Some(&1));
         assert_eq!(past.last.map(|run| run.outcome), Some(Outcome::Ok));
     }

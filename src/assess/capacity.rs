@@ -23,7 +23,7 @@ pub struct DevicePath {
 
 /// One port's rate and what is left of it.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct PortLane {
+pub struct PortCapacity {
     /// Its rate, when it means something: the port is active.
     pub rate: Option<BytesPerSecond>,
     /// The least of rate and path.
@@ -34,25 +34,25 @@ pub struct PortLane {
 
 /// The lanes of a host.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Lanes {
+pub struct HostCapacity {
     /// Paths by device; a device whose path is unknown has none.
     pub paths: BTreeMap<DeviceName, DevicePath>,
     /// Every port.
-    pub ports: BTreeMap<PortKey, PortLane>,
+    pub ports: BTreeMap<PortKey, PortCapacity>,
     /// The rates of the active ports that share a link, added up.
     pub demand: BTreeMap<PciAddress, BytesPerSecond>,
     /// The devices whose path has a link, VFs left out.
     pub below: BTreeMap<PciAddress, Vec<DeviceName>>,
 }
 
-impl Lanes {
+impl HostCapacity {
     /// The devices whose path has a link, VFs left out.
     pub fn devices_on(&self, link: PciAddress) -> &[DeviceName] {
         self.below.get(&link).map_or(&[], Vec::as_slice)
     }
 
     /// The ports of a device.
-    pub fn of_device(&self, device: &DeviceName) -> impl Iterator<Item = (&PortKey, &PortLane)> {
+    pub fn of_device(&self, device: &DeviceName) -> impl Iterator<Item = (&PortKey, &PortCapacity)> {
         let first = PortKey { device: device.clone(), port: 0 };
         self.ports.range(first..).take_while(move |(key, _)| key.device == *device)
     }
@@ -67,7 +67,7 @@ impl Lanes {
             for (port, rate) in rates {
                 fastest = BytesPerSecond(fastest.0.max(rate.map_or(0.0, |rate| rate.0)));
                 let key = PortKey { device: device.name.clone(), port: port.number };
-                lanes.ports.insert(key, PortLane { rate, ..PortLane::default() });
+                lanes.ports.insert(key, PortCapacity { rate, ..PortCapacity::default() });
             }
             let Some(function) = device.identity.pci_address else { continue };
             if !is_virtual(snapshot, function) {

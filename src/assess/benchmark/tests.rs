@@ -10,12 +10,12 @@ fn gbits(value: f64) -> BytesPerSecond {
     BytesPerSecond::from_gbits(value)
 }
 
-fn key(probe: Probe) -> ProbeKey {
-    ProbeKey { probe, port: Some(PortKey { device: DeviceName::new("mlx5_7"), port: 1 }) }
+fn key(probe: Benchmark) -> BenchmarkKey {
+    BenchmarkKey { probe, port: Some(PortKey { device: DeviceName::new("mlx5_7"), port: 1 }) }
 }
 
-fn one_way(value: f64) -> Measured {
-    Measured { bandwidth: vec![(Direction::OneWay, gbits(value).0)], latency: Vec::new() }
+fn one_way(value: f64) -> Measurements {
+    Measurements { bandwidth: vec![(Direction::OneWay, gbits(value).0)], latency: Vec::new() }
 }
 
 /// 200 Gb/s behind 8 GT/s x8.
@@ -23,8 +23,8 @@ fn narrow() -> Ceiling {
     Ceiling::new(Some(gbits(200.0)), Some(gbits(8.0 * 8.0 * 128.0 / 130.0)), efficiency(256, false)).unwrap()
 }
 
-fn judged(measured: &Measured, ceiling: Option<&Ceiling>) -> Judged {
-    judge(&key(Probe::RdmaPeer), measured, ceiling, true, None)
+fn judged(measured: &Measurements, ceiling: Option<&Ceiling>) -> RunAssessment {
+    judge(&key(Benchmark::RdmaPeer), measured, ceiling, true, None)
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn the_worse_end_is_the_ceiling() {
 
 #[test]
 fn a_sum_of_both_directions_meets_no_one_way_ceiling() {
-    let both = |value: f64| Measured { bandwidth: vec![(Direction::Both, gbits(value).0)], latency: Vec::new() };
+    let both = |value: f64| Measurements { bandwidth: vec![(Direction::Both, gbits(value).0)], latency: Vec::new() };
     let said = judged(&both(111.7), Some(&narrow()));
     assert_eq!((said.outcome, said.text.as_str()), (Outcome::Ok, "111.7 Gb/s (sum of both directions)"));
     assert_eq!(judged(&both(20.0), Some(&narrow())).outcome, Outcome::Ok, "half of a sum may be one way alone");
@@ -74,22 +74,22 @@ fn what_cannot_be_is_not_believed() {
         let said = judged(&one_way(value), Some(&narrow()));
         assert_eq!((said.outcome, said.reason), (Outcome::Inconclusive, "impossible_value"), "{value}");
     }
-    assert_eq!(judged(&Measured::default(), None).outcome, Outcome::Inconclusive);
+    assert_eq!(judged(&Measurements::default(), None).outcome, Outcome::Inconclusive);
     let wide = Ceiling::new(Some(gbits(100.0)), Some(gbits(252.1)), efficiency(256, false)).unwrap();
-    let loopback = judge(&key(Probe::RdmaLoopback), &one_way(180.0), Some(&wide), true, None);
+    let loopback = judge(&key(Benchmark::RdmaLoopback), &one_way(180.0), Some(&wide), true, None);
     assert_eq!(loopback.outcome, Outcome::Ok, "inside the card the port's rate is no limit");
 }
 
 #[test]
 fn tcp_software_and_latency_meet_their_past_alone() {
-    let mut past = ProbePast::default();
-    let measured = |gbits: f64, us: f64| Measured {
+    let mut past = BenchmarkHistory::default();
+    let measured = |gbits: f64, us: f64| Measurements {
         latency: vec![(Direction::Write, Statistic::Typical, us * 1e-6)],
         ..one_way(gbits)
     };
-    let record = |past: &mut ProbePast, at: u64, measured: Measured| {
-        past.record(Run {
-            key: key(Probe::TcpPeer),
+    let record = |past: &mut BenchmarkHistory, at: u64, measured: Measurements| {
+        past.record(BenchmarkRun {
+            key: key(Benchmark::TcpPeer),
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(at),
             took: Duration::from_secs(5),
             outcome: Outcome::Ok,
@@ -103,14 +103,14 @@ fn tcp_software_and_latency_meet_their_past_alone() {
         });
     };
     (0..3).for_each(|n| record(&mut past, n * 1_000, measured(20.0, 2.0)));
-    let said = |probe, m: &Measured, hardware| judge(&key(probe), m, Some(&narrow()), hardware, Some((&past, "p")));
-    assert_eq!(said(Probe::TcpPeer, &measured(19.0, 2.0), true).outcome, Outcome::Ok);
-    assert_eq!(said(Probe::RdmaPeer, &measured(19.0, 2.0), false).outcome, Outcome::Ok, "software RDMA");
-    let slow = said(Probe::TcpPeer, &measured(17.0, 2.0), true);
+    let said = |probe, m: &Measurements, hardware| judge(&key(probe), m, Some(&narrow()), hardware, Some((&past, "p")));
+    assert_eq!(said(Benchmark::TcpPeer, &measured(19.0, 2.0), true).outcome, Outcome::Ok);
+    assert_eq!(said(Benchmark::RdmaPeer, &measured(19.0, 2.0), false).outcome, Outcome::Ok, "software RDMA");
+    let slow = said(Benchmark::TcpPeer, &measured(17.0, 2.0), true);
     assert_eq!((slow.outcome, slow.reason), (Outcome::Slow, "below_history"));
     assert_eq!(slow.text, "17 Gb/s is 85 % of the 20 Gb/s that it was here before");
-    let late = said(Probe::TcpPeer, &measured(20.0, 3.0), true);
+    let late = said(Benchmark::TcpPeer, &measured(20.0, 3.0), true);
     assert_eq!((late.outcome, late.text.as_str()), (Outcome::Slow, "a write takes 3.00 us, 2.00 us before"));
-    let other = judge(&key(Probe::TcpPeer), &measured(2.0, 9.0), None, true, Some((&past, "other")));
+    let other = judge(&key(Benchmark::TcpPeer), &measured(2.0, 9.0), None, true, Some((&past, "other")));
     assert_eq!(other.outcome, Outcome::Ok, "profiles do not compare");
 }

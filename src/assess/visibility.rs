@@ -1,0 +1,330 @@
+//! What can be seen of a host from where the agent stands, what cannot, and what would change that.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::model::count::counted;
+use crate::model::environment::{Capability, Environment};
+use crate::model::holder::{Holder, MissingAccess};
+use crate::model::posture::Posture;
+use crate::model::reading::ReadError;
+use crate::model::snapshot::{CollectorState, Snapshot};
+use crate::model::vfmap::{MappedVf, VfMap};
+
+/// Reasons that are a permission.
+const PERMISSIONS: [&str; 3] = ["permission", "user_namespace", "confinement"];
+
+/// How much of something is seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum VisibilityLevel {
+    /// All of it.
+    Whole,
+    /// There is none.
+    Nothing,
+    /// A part of it.
+    Partly,
+    /// None of it, though there may be some.
+    Hidden,
+}
+
+impl VisibilityLevel {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "seen",
+            Self::Nothing => "nothing_there",
+            Self::Partly => "partly",
+            Self::Hidden => "hidden",
+        }
+    }
+}
+
+/// One row: an area, how much of it is seen, why not more, and what would change that.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Visibility {
+    /// The area: a collector's name, or `host`, `namespace`, `memory`, `kernel`.
+    pub area: &'static str,
+    /// How much.
+    pub seen: VisibilityLevel,
+    /// Why not more, in a word; empty where all is seen.
+    pub reason: &'static str,
+    /// A sentence without a period.
+    pub text: String,
+    /// What would show more.
+    pub remedy: Option<String>,
+}
+
+/// Collectors that read a part of the host, and what that is.
+const AREAS: [(&str, &str); 9] = [
+    ("rdma", "RDMA devices"),
+    ("rdma_netlink", "RDMA resources"),
+    ("pci", "PCI functions and links"),
+    ("net", "interfaces"),
+    ("sriov", "PFs and their VFs"),
+    ("holders", "who holds VFs"),
+    ("irq", "interrupts"),
+    ("ethtool", "Ethernet statistics"),
+    ("kmsg", "kernel messages"),
+];
+
+/// With less memory than this the agent may be killed on a large host.
+const LITTLE_MEMORY: u64 = 32 << 20;
+
+/// The oldest kernel that is looked after.
+const OLDEST: (u32, u32) = (4, 18);
+
+/// Every area, the host as a whole first.
+pub fn visibility(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Visibility> {
+    // Not read yet: nothing is known to be missing.
+    let unknown = Environment { live: true, has_sysfs: true, has_procfs: true, ..Environment::default() };
+    let environment = snapshot.all::<Environment>().next().unwrap_or(&unknown);
+    let mut areas = vec![host(environment)];
+    areas.extend(namespace(snapshot));
+    areas.extend(memory(environment));
+    areas.extend(kernel(snapshot));
+    let collectors = AREAS.iter().filter_map(|(name, what)| Some((*name, *what, snapshot.collector(name)?)));
+    areas.extend(collectors.map(|(name, what, collector)| match name {
+        "holders" => holders(vf_map, environment).unwrap_or_else(|| area(name, what, collector, environment)),
+        _ if !environment.has_sysfs && name != "kmsg" => Visibility {
+            area: name,
+            seen: VisibilityLevel::Hidden,
+            reason: "no_sysfs",
+            text: format!("{what}: not without sysfs"),
+            remedy: None,
+        },
+        _ => area(name, what, collector, environment),
+    }));
+    areas
+}
+
+fn host(environment: &Environment) -> Visibility {
+    let (seen, reason, text, remedy) = match (environment.has_sysfs, environment.has_procfs) {
+        (false, _) => (
+            VisibilityLevel::Hidden,
+            "no_sysfs",
+            format!("there is no sysfs at {}", environment.sysfs),
+            Some("mount the host's /sys and name it with --path.sysfs, or its root with --path.rootfs"),
+        ),
+        (true, false) => (
+            VisibilityLevel::Partly,
+            "no_procfs",
+            "there is no procfs".to_owned(),
+            Some("mount the host's /proc and name it with --path.procfs, or its root with --path.rootfs"),
+        ),
+        (true, true) => {
+            let place = environment.container.map_or_else(String::new, |kind| format!(", from a container ({kind})"));
+            (VisibilityLevel::Whole, "", format!("sysfs at {}{place}", environment.sysfs), None)
+        }
+    };
+    Visibility { area: "host", seen, reason, text, remedy: remedy.map(str::to_owned) }
+}
+
+fn namespace(snapshot: &Snapshot) -> Option<Visibility> {
+    let posture = snapshot.all::<Posture>().next()?;
+    (posture.foreign_netns == Some(true)).then(|| Visibility {
+        area: "namespace",
+        seen: VisibilityLevel::Partly,
+        reason: "network_namespace",
+        text: match posture.rdma_netns_mode {
+            Some("exclusive") => "interfaces, VF settings and RDMA devices are those of another network namespace",
+            _ => "interfaces and VF settings are those of another network namespace",
+        }
+        .to_owned(),
+        remedy: Some("run in the host's network namespace (hostNetwork: true, --network host)".to_owned()),
+    })
+}
+
+fn memory(environment: &Environment) -> Option<Visibility> {
+    let limit = environment.memory_limit_bytes.filter(|limit| *limit < LITTLE_MEMORY)?;
+    Some(Visibility {
+        area: "memory",
+        seen: VisibilityLevel::Partly,
+        reason: "memory_limit",
+        text: format!("the memory limit is {} MiB, and a large host may need more", limit >> 20),
+        remedy: Some(format!("a limit of {} MiB", LITTLE_MEMORY >> 20)),
+    })
+}
+
+fn kernel(snapshot: &Snapshot) -> Option<Visibility> {
+    let release = snapshot.system()?.kernel.as_ref()?;
+    let mut numbers = release.split(['.', '-', '+']).map(|word| word.parse::<u32>().ok());
+    let version = (numbers.next()??, numbers.next()??);
+    (version < OLDEST).then(|| Visibility {
+        area: "kernel",
+        seen: VisibilityLevel::Partly,
+        reason: "old_kernel",
+        text: format!(
+            "Linux {release} is older than {}.{}: files and netlink messages may be missing",
+            OLDEST.0, OLDEST.1
+        ),
+        remedy: Some("a newer kernel".to_owned()),
+    })
+}
+
+fn area(name: &'static str, what: &str, collector: &CollectorState, environment: &Environment) -> Visibility {
+    let result = |seen, reason, text, remedy| Visibility { area: name, seen, reason, text, remedy };
+    let hidden = collector.faults.iter().filter(|fault| fault.reason == ReadError::Permission).count();
+    let first = collector.faults.iter().find(|fault| fault.reason == ReadError::Permission);
+    let others = collector.faults.len() - hidden;
+    let count = collector.listed.as_ref().map(|listed| listed.len());
+    if let Some(first) = first {
+        let (reason, remedy) = permission(name, environment);
+        let more = if hidden > 1 { format!(" and {} more", hidden - 1) } else { String::new() };
+        let seen =
+            if count.unwrap_or(0) == 0 || name == "kmsg" { VisibilityLevel::Hidden } else { VisibilityLevel::Partly };
+        return result(seen, reason, format!("{what}: no permission for {}{more}", first.source), Some(remedy));
+    }
+    match count {
+        None => result(VisibilityLevel::Hidden, "unreadable", format!("{what}: they cannot be listed"), None),
+        _ if !collector.stuck.is_empty() => result(
+            VisibilityLevel::Partly,
+            "stuck",
+            format!("{what}: {} does not answer", collector.stuck.join(", ")),
+            None,
+        ),
+        Some(_) if others > 0 => {
+            let files = counted(others, "file");
+            let text = format!("{what}: {files} cannot be read (the collectors' table says which)");
+            result(VisibilityLevel::Partly, "unreadable", text, None)
+        }
+        // A kernel always has a log: a /dev of the agent's own hides it.
+        Some(0) if name == "kmsg" && environment.live => result(
+            VisibilityLevel::Hidden,
+            "no_device",
+            format!("{what}: there is no /dev/kmsg here"),
+            Some("the host's /dev/kmsg, and CAP_SYSLOG where kernel.dmesg_restrict is on".to_owned()),
+        ),
+        Some(0) => result(VisibilityLevel::Nothing, "", format!("{what}: none here"), None),
+        Some(_) if matches!(name, "kmsg" | "holders") => {
+            result(VisibilityLevel::Whole, "", format!("{what}: read"), None)
+        }
+        Some(count) => result(VisibilityLevel::Whole, "", format!("{what}: {count} read"), None),
+    }
+}
+
+/// VFs and those whose holders are hidden; none where no VF's holder is.
+fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Visibility> {
+    let hidden = |row: &&MappedVf| matches!(row.holder, Holder::Unknown(missing) if missing.is_permission());
+    let (count, all) = (vf_map.vfs.values().filter(hidden).count(), vf_map.vfs.len());
+    if all == 0 && environment.has_sysfs {
+        let text = "who holds VFs: no VFs here".to_owned();
+        return Some(Visibility { area: "holders", seen: VisibilityLevel::Nothing, reason: "", text, remedy: None });
+    }
+    if count == 0 {
+        return None;
+    }
+    let files = vf_map.vfs.values().any(|row| row.holder == Holder::Unknown(MissingAccess::Search));
+    let (reason, remedy) = permission(if files { "libvirt" } else { "holders" }, environment);
+    let seen = if count == all { VisibilityLevel::Hidden } else { VisibilityLevel::Partly };
+    let text = format!("who holds VFs: not told of {count} of {all}");
+    Some(Visibility { area: "holders", seen, reason, text, remedy: Some(remedy) })
+}
+
+/// Why a permission is missing, and what would grant it.
+fn permission(collector: &str, environment: &Environment) -> (&'static str, String) {
+    let needed = match collector {
+        "kmsg" => Capability::Syslog,
+        "holders" => Capability::SysPtrace,
+        _ => Capability::DacReadSearch,
+    };
+    if environment.user_namespace == Some(true) {
+        let remedy = format!("{} outside of a user namespace (in one it reaches nothing of the host)", needed.as_str());
+        return ("user_namespace", remedy);
+    }
+    match (&environment.confinement, environment.has(needed)) {
+        (Some(profile), Some(true)) => {
+            ("confinement", format!("the profile {profile}, if it allowed it ({} is there),", needed.as_str()))
+        }
+        _ => ("permission", needed.as_str().to_owned()),
+    }
+}
+
+/// All rows in one line: what is seen, then what is not, with what would change that. What permissions hide is in
+/// `missing` already, by what would grant them.
+pub fn summary(areas: &[Visibility], missing: &[Arc<str>]) -> String {
+    let names = |seen: VisibilityLevel| areas.iter().filter(move |area| area.seen == seen).map(|area| area.area);
+    let list = |seen| names(seen).collect::<Vec<_>>().join(", ");
+    let mut parts = vec![format!("seen: {}", list(VisibilityLevel::Whole))];
+    if names(VisibilityLevel::Nothing).next().is_some() {
+        parts.push(format!("nothing there: {}", list(VisibilityLevel::Nothing)));
+    }
+    let granted = |area: &&Visibility| PERMISSIONS.contains(&area.reason);
+    for area in areas.iter().filter(|area| area.seen >= VisibilityLevel::Partly && !granted(area)) {
+        let remedy = area.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (would change that: {remedy})"));
+        parts.push(format!("{} {}: {}{remedy}", area.seen.as_str(), area.area, area.text));
+    }
+    parts.extend(missing.iter().map(ToString::to_string));
+    parts.join("; ")
+}
+
+/// What the collectors read that are no area of their own.
+const REST: [(&str, &str); 9] = [
+    ("devlink", "devices' health"),
+    ("gids", "how ports are addressed"),
+    ("machine", "whether the host is a guest"),
+    ("netdev_setup", "how interfaces are set up"),
+    ("numa", "NUMA nodes"),
+    ("posture", "how the host is set up"),
+    ("qid_map", "queue pair maps"),
+    ("rdma_qp", "queue pairs"),
+    ("system", "the host's name and uptime"),
+];
+
+/// One sentence for each thing that would show more, with all that it would show: `CAP_SYSLOG would show: kernel
+/// messages`.
+pub fn missing(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Arc<str>> {
+    missing_of(snapshot, vf_map, |_| true)
+}
+
+/// The same of these collectors alone.
+pub fn missing_of(snapshot: &Snapshot, vf_map: &VfMap, wanted: impl Fn(&str) -> bool) -> Vec<Arc<str>> {
+    let unknown = Environment::default();
+    let environment = snapshot.all::<Environment>().next().unwrap_or(&unknown);
+    let mut by_remedy: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for collector in snapshot.collectors.iter().filter(|collector| wanted(collector.name)) {
+        if let Some(what) = of_collector(collector) {
+            by_remedy.entry(permission(collector.name, environment).1).or_default().push(what);
+        }
+    }
+    let holders = if wanted("holders") { of_holders(vf_map) } else { BTreeMap::new() };
+    for (missing, count) in holders {
+        by_remedy.entry(grants(missing, environment)).or_default().push(format!("who holds {}", counted(count, "VF")));
+    }
+    by_remedy.into_iter().map(|(remedy, what)| Arc::from(format!("{remedy} would show: {}", what.join(", ")))).collect()
+}
+
+/// What permissions hide of a collector; none where they hide nothing.
+fn of_collector(collector: &CollectorState) -> Option<String> {
+    let count = collector.faults.iter().filter(|fault| fault.reason == ReadError::Permission).count();
+    let names = AREAS.iter().chain(&REST);
+    let what = names.into_iter().find(|(name, _)| *name == collector.name).map_or(collector.name, |(_, what)| *what);
+    match count {
+        0 => None,
+        _ if collector.name == "kmsg" => Some(what.to_owned()),
+        count => Some(format!("{what} ({})", counted(count, "file"))),
+    }
+}
+
+/// VFs whose holder a permission hides, by that permission.
+fn of_holders(vf_map: &VfMap) -> BTreeMap<MissingAccess, usize> {
+    let mut hidden = BTreeMap::new();
+    for row in vf_map.vfs.values() {
+        if let Holder::Unknown(missing) = row.holder
+            && missing.is_permission()
+        {
+            *hidden.entry(missing).or_default() += 1;
+        }
+    }
+    hidden
+}
+
+fn grants(missing: MissingAccess, environment: &Environment) -> String {
+    let collector = if missing == MissingAccess::Search { "libvirt" } else { "holders" };
+    match permission(collector, environment) {
+        ("permission", _) => missing.as_str().to_owned(),
+        (_, remedy) => remedy,
+    }
+}
+
+#[cfg(test)]
+mod tests;
