@@ -25,4 +25,3 @@ gzip -9n "$stage"/man/*.1
 
 python3 packaging/sbom.py >"$stage/doc/lanewatch.cdx.json"
 gzip -9nc CHANGELOG.md >"$stage/doc/changelog.gz"
-gzip -9nc METRICS.md >"$stage/doc/METRICS.md.gz"

@@ -1,4 +1,4 @@
-//! What the README says, held against the program: checks, commands and their output, configuration, metrics, links.
+//! README and `docs/`, compared with the program: checks, commands and their output, configuration, metrics, links.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
@@ -22,22 +22,47 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn readme() -> String {
-    fs::read_to_string(root().join("README.md")).unwrap()
+/// A document, by its path from the project's root.
+fn document(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap()
 }
 
-/// The fenced blocks of a language.
+/// README and the pages of `docs/`, by their paths.
+fn pages() -> Vec<String> {
+    let names = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
+    let names = names.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
+    let mut pages: Vec<String> = names.map(|name| format!("docs/{name}")).collect();
+    pages.push("README.md".to_owned());
+    pages.sort();
+    pages
+}
+
+/// The fenced blocks of a language in README and `docs/`.
 fn blocks(language: &str) -> Vec<String> {
-    let (text, fence) = (readme(), format!("```{language}\n"));
-    let parts = text.split(&fence).skip(1);
+    let fence = format!("```{language}\n");
+    let texts = pages().into_iter().map(|page| document(&page)).collect::<Vec<_>>();
+    let parts = texts.iter().flat_map(|text| text.split(&fence).skip(1));
     let blocks: Vec<_> = parts.map(|part| part.split("```").next().unwrap().to_owned()).collect();
-    assert!(!blocks.is_empty(), "no {language} in the README");
+    assert!(!blocks.is_empty(), "no {language} in README and docs");
     blocks
+}
+
+/// Longest README, in lines: what does not fit is a page of `docs/`.
+const LONGEST_README: usize = 200;
+
+#[test]
+fn the_readme_is_short_and_names_every_page() {
+    let readme = document("README.md");
+    assert!(readme.lines().count() <= LONGEST_README, "{} lines", readme.lines().count());
+    let all = readme.clone() + &document("CONTRIBUTING.md");
+    for page in pages().iter().filter(|page| *page != "README.md") {
+        assert!(all.contains(&format!("]({page}")), "neither README nor CONTRIBUTING links {page}");
+    }
 }
 
 #[test]
 fn every_check_is_in_the_table_with_its_meaning() {
-    let text = readme();
+    let text = document("docs/checks.md");
     let (before, rest) = text.split_once("<!-- checks").unwrap();
     let (table, after) = rest.split_once("<!-- end of checks -->").unwrap();
     let (note, table) = table.split_once('\n').unwrap();
@@ -51,7 +76,7 @@ fn every_check_is_in_the_table_with_its_meaning() {
     }
     if std::env::var_os("LANEWATCH_UPDATE").is_some() {
         let text = format!("{before}<!-- checks{note}\n{made}<!-- end of checks -->{after}");
-        fs::write(root().join("README.md"), text).unwrap();
+        fs::write(root().join("docs/checks.md"), text).unwrap();
     } else {
         assert_eq!(table, made, "LANEWATCH_UPDATE=1 cargo test --test readme writes the table anew");
     }
@@ -61,7 +86,7 @@ fn every_check_is_in_the_table_with_its_meaning() {
 }
 
 #[test]
-fn commands_print_what_the_readme_shows() {
+fn commands_print_what_the_documents_show() {
     let directory = TempDir::new().unwrap();
     let mut host = HostTree::new(2);
     host.cards[1].device = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
@@ -96,11 +121,13 @@ fn without_times(text: &str) -> String {
 
 #[test]
 fn every_command_is_named() {
-    let text = readme();
+    let text = document("docs/commands.md");
+    let headings: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("## ")).collect();
     for command in lanewatch::cli::args::command().get_subcommands() {
         let name = command.get_name();
-        let named = text.contains(&format!("| `{name}` | ")) || text.contains(&format!("**`lanewatch {name}"));
-        assert!(named, "{name} is not in the README");
+        assert!(text.contains(&format!("| `{name}` | ")), "{name} is not in the table of docs/commands.md");
+        let described = headings.iter().any(|heading| heading.split(", ").any(|named| named == name));
+        assert!(described, "{name} has no section in docs/commands.md");
     }
 }
 
@@ -141,19 +168,25 @@ fn the_configuration_is_accepted_and_complete() {
             let there = example.contains(&format!("\n{key} = "))
                 || example.contains(&format!("[{whole}]"))
                 || example.contains(&format!("[{whole}."));
-            assert!(there, "{whole} is not in the README's example");
+            assert!(there, "{whole} is not in docs/configuration.md");
         }
     }
 }
 
 #[test]
 fn metrics_are_those_of_the_catalogue_and_queries_are_sound() {
-    let catalogue = fs::read_to_string(root().join("METRICS.md")).unwrap();
-    let text = readme();
-    for (at, _) in text.match_indices("lanewatch_") {
-        let name: String = text[at..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
-        assert!(catalogue.contains(&format!("`{name}`")), "{name} is not in METRICS.md");
+    let catalogue = document("METRICS.md");
+    let mut named = 0;
+    for page in pages() {
+        let text = document(&page);
+        for (at, _) in text.match_indices("lanewatch_") {
+            let name: String = text[at..].chars().take_while(|c| c.is_ascii_lowercase() || *c == '_').collect();
+            let family = name.ends_with('_') && catalogue.contains(&format!("`{name}"));
+            assert!(family || catalogue.contains(&format!("`{name}`")), "{page}: {name} is not in METRICS.md");
+            named += 1;
+        }
     }
+    assert!(named > 20);
     let Some(promtool) = require(Tool::Promtool) else { return };
     let directory = TempDir::new().unwrap();
     let mut rules = String::from("groups:\n  - name: readme\n    rules:\n");
@@ -171,15 +204,22 @@ fn metrics_are_those_of_the_catalogue_and_queries_are_sound() {
 
 #[test]
 fn links_lead_somewhere() {
-    for name in ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"] {
-        let text = fs::read_to_string(root().join(name)).unwrap();
+    let more = ["CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "METRICS.md", "alerts/README.md"];
+    let more = more.into_iter().chain(["dashboards/README.md", "packaging/kubernetes.md", "tests/cases/README.md"]);
+    let more = more.chain(["packaging/systemd/README.md", "packaging/snippets/README.md"]).map(str::to_owned);
+    for name in pages().into_iter().chain(more) {
+        let text = document(&name);
+        let folder = root().join(&name).parent().unwrap().to_owned();
         for part in text.split("](").skip(1) {
             let target = part.split(')').next().unwrap();
-            let leads = match target.strip_prefix('#') {
-                Some(heading) => headings(&text).any(|known| known == heading),
-                None => target.starts_with("https://") || root().join(target).exists(),
-            };
-            assert!(leads, "{name}: {target}");
+            if target.starts_with("https://") {
+                continue;
+            }
+            let (path, heading) = target.split_once('#').map_or((target, None), |(path, heading)| (path, Some(heading)));
+            assert!(folder.join(path).exists(), "{name}: {target}");
+            let Some(heading) = heading else { continue };
+            let text = if path.is_empty() { text.clone() } else { fs::read_to_string(folder.join(path)).unwrap() };
+            assert!(headings(&text).any(|known| known == heading), "{name}: {target}");
         }
     }
 }
@@ -187,5 +227,9 @@ fn links_lead_somewhere() {
 /// The names by which headings can be linked to.
 fn headings(text: &str) -> impl Iterator<Item = String> {
     let lines = text.lines().filter(|line| line.starts_with('#'));
-    lines.map(|line| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-"))
+    let kept = |c: &char| c.is_alphanumeric() || [' ', '-', '_'].contains(c);
+    lines.map(move |line| {
+        let title: String = line.trim_start_matches('#').trim().to_lowercase().chars().filter(kept).collect();
+        title.replace(' ', "-")
+    })
 }

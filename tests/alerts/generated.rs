@@ -75,28 +75,18 @@ fn alerts() -> Vec<(String, Vec<Rule>)> {
 }
 
 #[test]
-fn the_readme_has_every_alert() {
-    let mut made = String::from("| alert | severity | says |\n|---|---|---|\n");
-    for (name, rules) in alerts() {
-        let severities: Vec<&str> = rules.iter().map(|rule| rule.labels["severity"].as_str()).collect();
-        let says: Vec<&str> = rules.iter().map(|rule| rule.annotations["summary"].as_str()).collect();
-        let link = format!("[{name}](alerts/runbooks/{name}.md)");
-        writeln!(made, "| {link} | {} | {} |", severities.join(", "), says.join(" ")).unwrap();
-    }
-    table("README.md", "alerts", &made);
-}
-
-#[test]
-fn the_waits_are_in_one_table() {
-    let mut made =
-        String::from("| alert | severity | waits (`for`) | goes on (`keep_firing_for`) |\n|---|---|---|---|\n");
+fn every_alert_is_in_one_table() {
+    let mut made = String::from(
+        "| alert | severity | meaning | fires after (`for`) | resolves after (`keep_firing_for`) |\n|---|---|---|---|---|\n",
+    );
     for (name, rules) in alerts() {
         for rule in rules {
             let (hold, keep) = (rule.hold.as_deref().unwrap_or(""), rule.keep_firing_for.as_deref().unwrap_or(""));
-            writeln!(made, "| {name} | {} | {hold} | {keep} |", rule.labels["severity"]).unwrap();
+            let (severity, summary) = (&rule.labels["severity"], &rule.annotations["summary"]);
+            writeln!(made, "| [{name}](runbooks/{name}.md) | {severity} | {summary} | {hold} | {keep} |").unwrap();
         }
     }
-    table("alerts/README.md", "waits", &made);
+    table("alerts/README.md", "alerts", &made);
 }
 
 #[test]
