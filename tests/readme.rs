@@ -215,7 +215,8 @@ fn links_lead_somewhere() {
             if target.starts_with("https://") {
                 continue;
             }
-            let (path, heading) = target.split_once('#').map_or((target, None), |(path, heading)| (path, Some(heading)));
+            let (path, heading) =
+                target.split_once('#').map_or((target, None), |(path, heading)| (path, Some(heading)));
             assert!(folder.join(path).exists(), "{name}: {target}");
             let Some(heading) = heading else { continue };
             let text = if path.is_empty() { text.clone() } else { fs::read_to_string(folder.join(path)).unwrap() };
