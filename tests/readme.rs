@@ -29,9 +29,10 @@ fn document(path: &str) -> String {
 
 /// README and the pages of `docs/`, by their paths.
 fn pages() -> Vec<String> {
-    let names = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().file_name());
-    let names = names.map(|name| name.into_string().unwrap()).filter(|name| name.ends_with(".md"));
-    let mut pages: Vec<String> = names.map(|name| format!("docs/{name}")).collect();
+    let paths = fs::read_dir(root().join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    let pages = paths.filter(|path| path.extension().is_some_and(|ending| ending == "md"));
+    let mut pages: Vec<String> =
+        pages.map(|path| path.strip_prefix(root()).unwrap().to_str().unwrap().to_owned()).collect();
     pages.push("README.md".to_owned());
     pages.sort();
     pages
