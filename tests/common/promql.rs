@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 
 use lanewatch::export::catalogue;
 
-/// Labels that a scrape gives to every series of a target. `site` and `rack` are there only where the scrape
+/// Labels that a scrape gives to every series of a target. `site`, `rack` and `cluster` are there only where the scrape
 /// configuration sets them.
-pub const TARGET_LABELS: [&str; 4] = ["job", "instance", "site", "rack"];
+pub const TARGET_LABELS: [&str; 5] = ["job", "instance", "site", "rack", "cluster"];
 
 /// What an expression asks for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

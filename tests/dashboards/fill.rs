@@ -69,8 +69,39 @@ pub fn openmetrics() -> String {
     hypervisor(&mut out);
     written_report(&mut out);
     gone(&mut out);
+    namesakes(&mut out);
+    foreign(&mut out);
     out.push_str("# EOF\n");
     out
+}
+
+/// Hosts that another cluster has under the same names.
+const NAMESAKES: [&str; 8] = ["node01", "node02", "node08", "node09", "node10", "node16", "node17", "node18"];
+
+/// Another cluster whose hosts have the same names, as one database of several clusters has them.
+fn namesakes(out: &mut String) {
+    let marks = NAMESAKES.map(|name| format!("instance=\"{name}:10015\","));
+    let lines: Vec<String> = out
+        .lines()
+        .filter(|line| marks.iter().any(|mark| line.contains(mark)))
+        .map(|line| line.replacen("instance=", "cluster=\"west\",instance=", 1))
+        .collect();
+    for line in lines {
+        writeln!(out, "{line}").unwrap();
+    }
+}
+
+/// Another exporter's job: one host that responds and one that doesn't.
+fn foreign(out: &mut String) {
+    for scrape in 0..SCRAPES {
+        let at = START + scrape * INTERVAL;
+        for (instance, up) in [("node01:9100", 1), ("node02:9100", 0)] {
+            writeln!(out, "up{{instance=\"{instance}\",job=\"node\"}} {up} {at}").unwrap();
+            for name in ["process_resident_memory_bytes", "process_open_fds", "scrape_duration_seconds"] {
+                writeln!(out, "{name}{{instance=\"{instance}\",job=\"node\"}} {up} {at}").unwrap();
+            }
+        }
+    }
 }
 
 /// A recorded host is what it was at each of its readings.

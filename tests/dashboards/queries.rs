@@ -148,13 +148,71 @@ fn a_host_without_site_and_rack_is_seen_and_a_site_can_be_chosen() {
         let found = prometheus.query(&query, true);
         found.first().map_or(0, |series| series["value"][1].as_str().unwrap().parse().unwrap())
     };
-    assert_eq!(count(&[]), 18);
+    assert_eq!(count(&[]), 18 + 8);
     assert_eq!(count(&[("instance", "node15:10015")]), 1);
-    assert_eq!(count(&[("site", "north")]), 8);
-    assert_eq!(count(&[("site", "(north|south)"), ("rack", "(n1|s1)")]), 9);
+    assert_eq!(count(&[("site", "north")]), 8 + 3);
+    assert_eq!(count(&[("site", "(north|south)"), ("rack", "(n1|s1)")]), 9 + 7);
+    assert_eq!(count(&[("cluster", "west")]), 8);
+    assert_eq!(count(&[("cluster", "west"), ("site", "north")]), 3);
     assert_eq!(count(&[("job", "node")]), 0);
     let sites = prometheus.values("site", r#"lanewatch_build_info{instance="node15:10015"}"#);
     assert_eq!(sites, Vec::<Value>::new());
+}
+
+/// `All` jobs has those of other exporters, too.
+#[test]
+fn foreign_targets_are_not_counted() {
+    let Some(prometheus) = filled() else { return };
+    let all = shipped();
+    let ask = |dashboard: &str, panel: &str, chosen: &[(&str, &str)]| {
+        let dashboard = &all[dashboard];
+        let (_, query) =
+            expressions(dashboard).into_iter().find(|(place, _)| place.ends_with(&format!("/ {panel} / A"))).unwrap();
+        prometheus.query(&interpolated(dashboard, &query, &chosen.iter().copied().collect()), true)
+    };
+    let value = |dashboard: &str, panel: &str, chosen: &[(&str, &str)]| {
+        let found = ask(dashboard, panel, chosen);
+        found[0]["value"][1].as_str().unwrap().to_owned()
+    };
+    assert_eq!(value("lanewatch-fleet", "Not responding", &[]), "1");
+    assert_eq!(value("lanewatch-fleet", "Not responding", &[("instance", "node19:10015")]), "1");
+    assert_eq!(value("lanewatch-exporter", "Not responding", &[]), "1");
+    assert_eq!(value("lanewatch-exporter", "Agents up", &[]), (18 + 8).to_string());
+    assert_eq!(value("lanewatch-host", "Agent", &[("instance", "node0[12]:.*")]), "1");
+    for panel in ["Agent availability", "Memory", "Open files", "Scrape duration"] {
+        let found = ask("lanewatch-exporter", panel, &[]);
+        assert!(found.len() >= 18, "{panel}");
+        for series in found {
+            let instance = series["metric"]["instance"].as_str().unwrap();
+            assert!(instance.ends_with(":10015"), "{panel}: {instance}");
+        }
+    }
+}
+
+/// Two clusters have hosts of the same names: each is a row of its own.
+#[test]
+fn tables_keep_hosts_of_one_name_apart() {
+    let Some(prometheus) = filled() else { return };
+    let all = BTreeMap::new();
+    let mut seen = 0;
+    for (name, dashboard) in shipped() {
+        for panel in panels(&dashboard).filter(|panel| text(panel, "type") == "table") {
+            let columns = panel["transformations"].to_string();
+            if !columns.contains("\"instance\"") {
+                continue;
+            }
+            let query = interpolated(&dashboard, text(&panel["targets"][0], "expr"), &all);
+            let rows = prometheus.query(&query, true);
+            let hosts = |cluster: Option<&str>| -> BTreeSet<String> {
+                let of = rows.iter().filter(|row| row["metric"]["cluster"].as_str() == cluster);
+                of.map(|row| row["metric"]["instance"].as_str().unwrap().to_owned()).collect()
+            };
+            let (plain, west) = (hosts(None), hosts(Some("west")));
+            assert!(!west.is_empty() && west.is_subset(&plain), "{name}: {}: {west:?}", text(panel, "title"));
+            seen += 1;
+        }
+    }
+    assert!(seen > 10, "{seen}");
 }
 
 /// Labels that a row may go without: where a scrape configuration sets none, a card has no interface, and so on.
