@@ -35,7 +35,7 @@ use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
-use lanewatch::host::{Depth, Host, Lane, Pass, irq};
+use lanewatch::host::{Depth, DeviceReader, Host, ReadContext, irq};
 use lanewatch::model::irq::IrqFunction;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
 use lanewatch::model::time::BootTime;
@@ -126,7 +126,7 @@ fn scrape(address: SocketAddr) -> usize {
 /// The collector on this host.
 struct Own {
     host: Host,
-    lane: Box<dyn Lane>,
+    reader: Box<dyn DeviceReader>,
 }
 
 impl Own {
@@ -134,15 +134,15 @@ impl Own {
         let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
         let host = Host { io: Arc::new(Fs::new()), sysfs, procfs, roots, route: None, live: false };
         let mut collector = (irq::SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
-        let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
-        let lane = collector.open(&found[0]);
-        Self { host, lane }
+        let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
+        let reader = collector.open(&found[0]);
+        Self { host, reader }
     }
 
-    fn pass(&mut self) -> Vec<Fact> {
-        let mut pass = Pass::new(&self.host, BootTime(0), Depth::Full);
-        let facts = self.lane.read(&mut pass);
-        assert!(pass.faults.is_empty(), "{:?}", pass.faults);
+    fn cx(&mut self) -> Vec<Fact> {
+        let mut cx = ReadContext::new(&self.host, BootTime(0), Depth::Full);
+        let facts = self.reader.read(&mut cx);
+        assert!(cx.faults.is_empty(), "{:?}", cx.faults);
         let functions = facts.iter().filter_map(|fact| fact.downcast_ref::<IrqFunction>());
         let counted = functions.filter(|function| function.vectors.iter().all(|vector| vector.counts.is_some()));
         assert_eq!(counted.count(), CARDS as usize);
@@ -151,10 +151,10 @@ impl Own {
 
     /// CPU seconds a pass.
     fn cost(&mut self, passes: u32) -> f64 {
-        self.pass();
+        self.cx();
         let before = own_cpu();
         for _ in 0..passes {
-            self.pass();
+            self.cx();
         }
         own_cpu().saturating_sub(before).as_secs_f64() / f64::from(passes)
     }
@@ -163,7 +163,7 @@ impl Own {
     fn peak(&mut self) -> u64 {
         // The peak so far is forgotten (proc(5)).
         fs::write("/proc/self/clear_refs", "5").unwrap();
-        (0..3).for_each(|_| drop(self.pass()));
+        (0..3).for_each(|_| drop(self.cx()));
         peak_memory(std::process::id())
     }
 
@@ -171,7 +171,7 @@ impl Own {
     fn series(&mut self) -> (usize, usize) {
         let mut engine = Engine::new(Arc::default(), false);
         let state = CollectorState { name: irq::SPEC.name, success: true, ..CollectorState::default() };
-        let report = engine.observe(Snapshot::new(SystemClock.now(), self.pass(), vec![state]));
+        let report = engine.observe(Snapshot::new(SystemClock.now(), self.cx(), vec![state]));
         let mut text = String::new();
         encode(Format::Text, &Arc::new(report), &Arc::default(), Process::default(), &mut text).unwrap();
         let samples = parse(&text).unwrap();

@@ -23,7 +23,7 @@ use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::{DirStamp, OpenFile, Roots};
-use lanewatch::host::{COLLECTORS, Collector, Depth, Host, HostIo, Lane, Pass, Spec};
+use lanewatch::host::{COLLECTORS, Collector, Depth, DeviceReader, Host, HostIo, ReadContext, Spec};
 use lanewatch::model::policy::Policy;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
 use lanewatch::model::time::BootTime;
@@ -47,12 +47,12 @@ fn main() {
         let dir = scratch();
         host::HostTree::new(cards).write(dir.path()).unwrap();
         let measured = measure(dir.path());
-        let ratio = measured.pass.as_secs_f64() / measured.floor.as_secs_f64();
+        let ratio = measured.cx.as_secs_f64() / measured.floor.as_secs_f64();
         println!(
             "{cards:>5} {:>6} {:>11.1} {:>11.1} {ratio:>7.2} {:>11.1} {:>11.1}",
             measured.files,
             micros(measured.floor),
-            micros(measured.pass),
+            micros(measured.cx),
             micros(measured.judge),
             micros(measured.encode)
         );
@@ -69,7 +69,7 @@ fn main() {
 struct Measured {
     files: usize,
     floor: Duration,
-    pass: Duration,
+    cx: Duration,
     judge: Duration,
     encode: Duration,
 }
@@ -96,7 +96,7 @@ fn measure(root: &Path) -> Measured {
         let facts = collectors.read(BootTime(now));
         engine.observe(collectors.snapshot(facts));
     }
-    let pass = cost(|| {
+    let cx = cost(|| {
         now += 1;
         let facts = collectors.read(BootTime(now));
         engine.observe(collectors.snapshot(facts));
@@ -121,17 +121,17 @@ fn measure(root: &Path) -> Measured {
             std::hint::black_box(rustix::io::pread(fd, &mut buffer, 0).unwrap());
         }
     });
-    Measured { files: kept.len(), floor, pass, judge, encode }
+    Measured { files: kept.len(), floor, cx, judge, encode }
 }
 
 struct Running {
     spec: &'static Spec,
     collector: Box<dyn Collector>,
-    lanes: Vec<Box<dyn Lane>>,
+    readers: Vec<Box<dyn DeviceReader>>,
     keys: Vec<Arc<str>>,
 }
 
-/// The collectors and their lanes, read one after the other without threads.
+/// The collectors and their readers, read one after the other without threads.
 struct Collectors {
     host: Host,
     running: Vec<Running>,
@@ -144,8 +144,12 @@ impl Collectors {
         let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
         let host = Host { io, sysfs, procfs, roots, route: None, live: false };
         let setup = Setup { host: host.clone(), filter: Filter::default() };
-        let start =
-            |spec: &'static Spec| Running { spec, collector: (spec.make)(&setup), lanes: Vec::new(), keys: Vec::new() };
+        let start = |spec: &'static Spec| Running {
+            spec,
+            collector: (spec.make)(&setup),
+            readers: Vec::new(),
+            keys: Vec::new(),
+        };
         let running = COLLECTORS.iter().map(start).collect();
         Self { host, running, seldom: None, passes: 0 }
     }
@@ -155,18 +159,19 @@ impl Collectors {
         let first = self.seldom.is_none();
         let mut facts = self.seldom.clone().unwrap_or_default();
         let mut seldom = Vec::new();
-        let mut pass = Pass { listed: self.passes.is_multiple_of(5), ..Pass::new(&self.host, now, Depth::Full) };
-        for Running { spec, collector, lanes, keys } in &mut self.running {
+        let mut cx =
+            ReadContext { listed: self.passes.is_multiple_of(5), ..ReadContext::new(&self.host, now, Depth::Full) };
+        for Running { spec, collector, readers, keys } in &mut self.running {
             if !spec.fresh && !first {
                 continue;
             }
             // The poller lists anew every five seconds; with a scrape a second, at every fifth.
-            let found = if pass.listed { collector.discover(&mut pass).unwrap() } else { Vec::new() };
+            let found = if cx.listed { collector.discover(&mut cx).unwrap() } else { Vec::new() };
             if first {
-                lanes.extend(found.iter().map(|found| collector.open(found)));
+                readers.extend(found.iter().map(|found| collector.open(found)));
                 keys.extend(found.iter().map(|found| Arc::clone(&found.key)));
             }
-            let read: Vec<Fact> = lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)).collect();
+            let read: Vec<Fact> = readers.iter_mut().flat_map(|reader| reader.read(&mut cx)).collect();
             if !spec.fresh {
                 seldom.extend(read.iter().cloned());
             }

@@ -19,8 +19,8 @@ use common::vfs::VfHost;
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
-use lanewatch::host::netlink::socket::{Connect, Nldev};
-use lanewatch::host::{Collector, Depth, Host, Lane, Pass, holders, sriov};
+use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
+use lanewatch::host::{Collector, Depth, DeviceReader, Host, ReadContext, holders, sriov};
 use lanewatch::model::policy::Policy;
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
 use lanewatch::model::sriov::Pf;
@@ -58,14 +58,14 @@ fn main() {
 /// Replies that were made beforehand: the kernel's own part is not measured.
 struct Kernel(Arc<Vec<(String, Vec<u8>)>>);
 
-impl Nldev for Kernel {
+impl NetlinkConnection for Kernel {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let (name, _) = iplink::asked(request);
         Ok(self.0.iter().filter(|(known, _)| *known == name).map(|(_, reply)| reply.clone()).collect())
     }
 }
 
-fn route(interfaces: &[Interface]) -> Connect {
+fn route(interfaces: &[Interface]) -> NetlinkConnector {
     let replies = interfaces.iter().map(|interface| (interface.name.clone(), interface.reply(true))).collect();
     let replies: Arc<Vec<(String, Vec<u8>)>> = Arc::new(replies);
     Arc::new(move || Ok(Box::new(Kernel(Arc::clone(&replies)))))
@@ -82,12 +82,12 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
     };
     let setup = Setup { host: host.clone(), filter: Filter::default() };
     let mut collectors: Vec<Box<dyn Collector>> = vec![(sriov::SPEC.make)(&setup), (holders::SPEC.make)(&setup)];
-    let mut lanes: Vec<Box<dyn Lane>> = Vec::new();
+    let mut readers: Vec<Box<dyn DeviceReader>> = Vec::new();
     let mut keys = Vec::new();
-    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
+    let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
     for collector in &mut collectors {
-        for found in collector.discover(&mut pass).unwrap() {
-            lanes.push(collector.open(&found));
+        for found in collector.discover(&mut cx).unwrap() {
+            readers.push(collector.open(&found));
             keys.push(found.key);
         }
     }
@@ -95,11 +95,11 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
     let (mut reads, mut judgements) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS {
         let before = own_cpu();
-        let mut pass = Pass::new(&host, BootTime(15_000 * i64::try_from(round).unwrap()), Depth::Full);
+        let mut cx = ReadContext::new(&host, BootTime(15_000 * i64::try_from(round).unwrap()), Depth::Full);
         for collector in &mut collectors {
-            collector.discover(&mut pass).unwrap();
+            collector.discover(&mut cx).unwrap();
         }
-        let facts: Vec<Fact> = lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)).collect();
+        let facts: Vec<Fact> = readers.iter_mut().flat_map(|reader| reader.read(&mut cx)).collect();
         let read = own_cpu();
         let listed = Some(Arc::from(keys.clone()));
         let state = CollectorState { name: "sriov", listed, ..CollectorState::default() };

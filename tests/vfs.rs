@@ -22,7 +22,7 @@ use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
-use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::SystemClock;
@@ -32,7 +32,7 @@ use tempfile::TempDir;
 
 struct Kernel(Arc<Vec<iplink::Interface>>);
 
-impl Nldev for Kernel {
+impl NetlinkConnection for Kernel {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let (name, statistics) = iplink::asked(request);
         let found = self.0.iter().find(|interface| interface.name == name);
@@ -48,7 +48,7 @@ fn report(root: &Path, shape: &VfHost) -> Arc<Report> {
 
 fn poller(root: &Path, shape: &VfHost, store: Option<Store>) -> Poller {
     let interfaces = Arc::new(shape.interfaces());
-    let route: Connect = Arc::new(move || Ok(Box::new(Kernel(Arc::clone(&interfaces)))));
+    let route: NetlinkConnector = Arc::new(move || Ok(Box::new(Kernel(Arc::clone(&interfaces)))));
     let host = Host {
         io: Arc::new(Fs::new()),
         sysfs: root.join("sys"),

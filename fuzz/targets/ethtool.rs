@@ -19,7 +19,11 @@ fuzz_target!(|data: &[u8]| {
     for name in String::from_utf8_lossy(data).lines() {
         let _ = table::meaning(name);
         if counter::is_counter(name) {
-            let _ = (counter::class(name), counter::meaning(name, CounterDirectory::Pma), counter::meaning(name, CounterDirectory::Hardware));
+            let _ = (
+                counter::class(name),
+                counter::meaning(name, CounterDirectory::Pma),
+                counter::meaning(name, CounterDirectory::Hardware),
+            );
         }
     }
 });

@@ -3,19 +3,19 @@
 
 #![no_main]
 
-#[path = "../rig.rs"]
-mod rig;
+#[path = "../harness.rs"]
+mod harness;
 
 use std::io;
 use std::sync::{Arc, LazyLock};
 
+use harness::FuzzHarness;
+use harness::host::HostTree;
 use lanewatch::host::io::OpenFile;
 use lanewatch::host::irq::{self, table};
 use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::{numa, rdma};
 use libfuzzer_sys::fuzz_target;
-use rig::Rig;
-use rig::host::HostTree;
 
 struct Pieces<'a>(&'a [u8], usize);
 
@@ -35,16 +35,16 @@ impl OpenFile for Pieces<'_> {
 /// Takes every row, odd ones by name.
 struct All(u64);
 
-impl table::Rows for All {
+impl table::RowVisitor for All {
     fn wants(&mut self, irq: u32) -> bool {
         irq % 2 == 0
     }
 
-    fn wants_named(&mut self, _: u32, tail: &table::Tail<'_>) -> bool {
+    fn wants_named(&mut self, _: u32, tail: &table::RowNames<'_>) -> bool {
         !tail.actions.is_empty()
     }
 
-    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, _: &table::Tail<'_>) {
+    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, _: &table::RowNames<'_>) {
         let counts = counts.unwrap_or_default();
         assert!(counts.iter().all(|(_, count)| *count > 0), "{irq}");
         self.0 = counts.iter().map(|(_, count)| u64::from(*count)).sum();
@@ -59,19 +59,19 @@ fn host() -> Arc<MemoryHost> {
     for vector in 40..44 {
         tree.line(listed.function.join(format!("msi_irqs/{vector}")), "msix");
     }
-    rig::memory(&tree)
+    harness::memory(&tree)
 }
 
 fuzz_target!(|data: &[u8]| {
     let Some((step, text)) = data.split_first() else { return };
     let step = usize::from(*step) + 1;
-    let mut scratch = table::Scratch::default();
+    let mut scratch = table::TableBuffer::default();
     let _ = table::read(&mut Pieces(text, step), &mut scratch, &mut All(0));
 
     static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
-    let mut rig = Rig::new([&irq::SPEC, &rdma::SPEC, &numa::SPEC], &HOST, None);
+    let mut harness = FuzzHarness::new([&irq::SPEC, &rdma::SPEC, &numa::SPEC], &HOST, None);
     for end in [text.len() / 2, text.len()] {
         HOST.set("/proc/interrupts", text.get(..end).unwrap_or_default());
-        rig.pass();
+        harness.cx();
     }
 });

@@ -2,22 +2,22 @@
 
 #![no_main]
 
-#[path = "../rig.rs"]
-mod rig;
+#[path = "../harness.rs"]
+mod harness;
 
 use std::sync::{Arc, LazyLock};
 
+use harness::FuzzHarness;
+use harness::host::{Card, HostTree};
 use lanewatch::host::holders::{self, libvirt};
 use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::sriov;
 use libfuzzer_sys::fuzz_target;
-use rig::Rig;
-use rig::host::{Card, HostTree};
 
 fn host() -> Arc<MemoryHost> {
     let mut host = HostTree::new(1);
     host.cards[0] = Card { vfs: 2, ..Card::default() };
-    rig::memory(&host.tree())
+    harness::memory(&host.tree())
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -25,5 +25,5 @@ fuzz_target!(|data: &[u8]| {
     static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
     HOST.set("/etc/libvirt/qemu/one.xml", data);
     HOST.set("/run/libvirt/qemu/one.xml", data);
-    Rig::new([&holders::SPEC, &sriov::SPEC], &HOST, None).pass();
+    FuzzHarness::new([&holders::SPEC, &sriov::SPEC], &HOST, None).cx();
 });

@@ -3,26 +3,26 @@
 
 #![no_main]
 
-#[path = "../rig.rs"]
-mod rig;
+#[path = "../harness.rs"]
+mod harness;
 
 use std::io;
 use std::sync::{Arc, LazyLock};
 
-use lanewatch::host::ethtool::standard::Asker;
+use harness::FuzzHarness;
+use harness::host::{Card, HostTree, Layer};
+use lanewatch::host::ethtool::standard::StandardStatisticsReader;
 use lanewatch::host::memory::MemoryHost;
-use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::host::netlink::{attributes, message, nldev};
 use lanewatch::host::sriov::{self, rtnl};
-use lanewatch::host::{Depth, Pass, devlink, net, netsetup, pci, rdma};
+use lanewatch::host::{Depth, ReadContext, devlink, net, netsetup, pci, rdma};
 use lanewatch::model::time::BootTime;
 use libfuzzer_sys::fuzz_target;
-use rig::Rig;
-use rig::host::{Card, HostTree, Layer};
 
 struct Kernel(Vec<Vec<u8>>);
 
-impl Nldev for Kernel {
+impl NetlinkConnection for Kernel {
     fn ask(&mut self, _: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         Ok(self.0.clone())
     }
@@ -31,7 +31,7 @@ impl Nldev for Kernel {
 /// Knows every family of generic netlink, and answers all else with this.
 struct Generic(Vec<Vec<u8>>);
 
-impl Nldev for Generic {
+impl NetlinkConnection for Generic {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let of_families = request.get(4..6) == Some(&16u16.to_ne_bytes());
         Ok(if of_families { vec![vec![1, 2, 0, 0, 6, 0, 1, 0, 21, 0, 0, 0]] } else { self.0.clone() })
@@ -67,7 +67,7 @@ fn health(reporter: &[u8]) -> Vec<u8> {
 fn host() -> Arc<MemoryHost> {
     let mut host = HostTree::new(1);
     host.cards[0] = Card { layer: Layer::Ethernet, vfs: 2, ..Card::default() };
-    rig::memory(&host.tree())
+    harness::memory(&host.tree())
 }
 
 fuzz_target!(|data: &[u8]| {
@@ -87,10 +87,11 @@ fuzz_target!(|data: &[u8]| {
     let _ = devlink::reporters(&[health(data)], FUNCTION);
     static HOST: LazyLock<Arc<MemoryHost>> = LazyLock::new(host);
     let answers = replies.clone();
-    let generic: Connect = Arc::new(move || Ok(Box::new(Generic(answers.clone()))));
-    Asker::new(generic).read(&mut Pass::new(&HOST.host(), BootTime(0), Depth::Full), "eth0");
+    let generic: NetlinkConnector = Arc::new(move || Ok(Box::new(Generic(answers.clone()))));
+    StandardStatisticsReader::new(generic).read(&mut ReadContext::new(&HOST.host(), BootTime(0), Depth::Full), "eth0");
     let answers = replies.clone();
-    let connect: Connect = Arc::new(move || Ok(Box::new(Kernel(answers.clone()))));
-    let mut rig = Rig::new([&sriov::SPEC, &pci::SPEC, &rdma::SPEC, &net::SPEC, &netsetup::SPEC], &HOST, Some(connect));
-    rig.pass();
+    let connect: NetlinkConnector = Arc::new(move || Ok(Box::new(Kernel(answers.clone()))));
+    let mut harness =
+        FuzzHarness::new([&sriov::SPEC, &pci::SPEC, &rdma::SPEC, &net::SPEC, &netsetup::SPEC], &HOST, Some(connect));
+    harness.cx();
 });

@@ -8,28 +8,28 @@ mod archive;
 #[path = "../../tests/cases/expect.rs"]
 #[allow(dead_code, reason = "only its reader is tried")]
 mod expect;
-#[path = "../rig.rs"]
-mod rig;
+#[path = "../harness.rs"]
+mod harness;
 /// Where the tests' readers look for it.
 mod common {
-    pub(crate) use crate::rig::tree;
+    pub(crate) use crate::harness::tree;
 }
 
 use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
-use lanewatch::host::recording::{Entries, Entry, Scrubber};
+use harness::tree;
+use lanewatch::host::recording::{Entries, RecordedEntry, Scrubber};
 use lanewatch::watch::store::Store;
 use libfuzzer_sys::fuzz_target;
-use rig::tree;
 use tempfile::TempDir;
 
 fn entries(tree: &tree::Tree) -> Entries {
-    let entry = |entry: &tree::Entry| match entry {
-        tree::Entry::File(content) => Entry::File(content.clone()),
-        tree::Entry::Link(target) => Entry::Link(target.clone()),
-        tree::Entry::Directory => Entry::Directory,
+    let entry = |entry: &tree::RecordedEntry| match entry {
+        tree::RecordedEntry::File(content) => RecordedEntry::File(content.clone()),
+        tree::RecordedEntry::Link(target) => RecordedEntry::Link(target.clone()),
+        tree::RecordedEntry::Directory => RecordedEntry::Directory,
     };
     tree.entries().map(|(path, at)| (path.to_owned(), entry(at))).collect()
 }

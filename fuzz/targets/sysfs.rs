@@ -2,18 +2,18 @@
 
 #![no_main]
 
-#[path = "../rig.rs"]
-mod rig;
+#[path = "../harness.rs"]
+mod harness;
 
 use std::path::PathBuf;
 use std::sync::{Arc, LazyLock};
 
+use harness::host::{Card, HostTree, Layer};
+use harness::tree::Tree;
+use harness::{FuzzHarness, files, number, put};
 use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::{COLLECTORS, ethtool};
 use libfuzzer_sys::fuzz_target;
-use rig::host::{Card, HostTree, Layer};
-use rig::tree::Tree;
-use rig::{Rig, files, number, put};
 
 /// Two cards, one with VFs, and the files of posture and interrupts.
 fn host() -> (Tree, Vec<PathBuf>, Arc<MemoryHost>) {
@@ -48,7 +48,7 @@ fn host() -> (Tree, Vec<PathBuf>, Arc<MemoryHost>) {
     for irq in 100..120 {
         tree.directory(format!("sys/kernel/irq/{irq}"));
     }
-    let (files, memory) = (files(&tree), rig::memory(&tree));
+    let (files, memory) = (files(&tree), harness::memory(&tree));
     (tree, files, memory)
 }
 
@@ -66,11 +66,11 @@ fuzz_target!(|data: &[u8]| {
         spoilt.push(path);
         rest = after;
     }
-    let mut rig = Rig::new(COLLECTORS.iter().filter(|spec| spec.name != ethtool::SPEC.name), memory, None);
-    rig.pass();
+    let mut harness = FuzzHarness::new(COLLECTORS.iter().filter(|spec| spec.name != ethtool::SPEC.name), memory, None);
+    harness.cx();
     for path in spoilt {
         let was = path.strip_prefix("/").expect("below the root");
         put(memory, path, tree.entry(was).expect("one of the tree's"));
     }
-    rig.pass();
+    harness.cx();
 });

@@ -11,7 +11,7 @@ use super::target::Target;
 use super::tools::Tools;
 use super::{memory, tcp};
 use crate::assess::benchmark::judge;
-use crate::host::netlink::socket::Connect;
+use crate::host::netlink::socket::NetlinkConnector;
 use crate::model::benchmark::{
     Benchmark, BenchmarkKey, BenchmarkRun, Direction, Failure, Measurements, Outcome, SkipReason, Statistic,
 };
@@ -66,7 +66,7 @@ pub struct Bench<'a> {
     /// How to measure.
     pub tuning: &'a Tuning,
     /// Whom to ask for routes.
-    pub route: Option<&'a Connect>,
+    pub route: Option<&'a NetlinkConnector>,
     /// What to call each step while it runs.
     pub progress: &'a dyn Fn(&str),
     /// The wall clock.

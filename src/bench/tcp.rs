@@ -10,7 +10,7 @@ use super::iperf::{NoResult, from_json, is_unreachable};
 use super::rdma::{Patience, PeerServer};
 use super::tools::Tools;
 use crate::host::netlink::routing::lookup;
-use crate::host::netlink::socket::Nldev;
+use crate::host::netlink::socket::NetlinkConnection;
 use crate::model::benchmark::{Direction, Failure, Measurements};
 use crate::model::cpus::CpuSet;
 
@@ -32,7 +32,7 @@ pub enum Attempt {
 ///
 /// # Errors
 /// Its name has no address, or the kernel does not say which way it would send.
-pub fn stays_here(host: &str, kernel: &mut dyn Nldev) -> io::Result<Option<String>> {
+pub fn stays_here(host: &str, kernel: &mut dyn NetlinkConnection) -> io::Result<Option<String>> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(address) => vec![address],
         Err(_) => (host, 0).to_socket_addrs()?.map(|socket| socket.ip()).collect(),

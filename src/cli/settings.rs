@@ -17,7 +17,7 @@ use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
 use crate::host::netlink::socket::route;
-use crate::host::qid_map::layout::Layout;
+use crate::host::qid_map::layout::QidMapLayout;
 use crate::host::{COLLECTORS, Host, ON_DEMAND, Spec};
 use crate::model::policy::Policy;
 
@@ -38,7 +38,7 @@ pub struct Settings {
     /// Which collectors run.
     pub collectors: Vec<Spec>,
     /// Where queue pair maps are, and how they look.
-    pub qid_map: Option<Arc<Layout>>,
+    pub qid_map: Option<Arc<QidMapLayout>>,
     /// The state directory.
     pub storage: PathBuf,
     /// Expectations and thresholds.

@@ -18,7 +18,7 @@ use super::error::CliError;
 use super::output::print;
 use super::settings::Settings;
 use crate::host::collector::Setup;
-use crate::host::recording::{Entries, Entry, Recording, Scrubber};
+use crate::host::recording::{Entries, RecordedEntry, Recording, Scrubber};
 use crate::model::count::counted;
 use crate::model::time::{rfc3339, unix_seconds};
 use crate::watch::clock::SystemClock;
@@ -51,12 +51,12 @@ pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliErro
         let _ = std::fs::remove_file(&args.output);
     }
     written.with_context(|| format!("cannot write {name}"))?;
-    let count = |wanted: fn(&Entry) -> bool| entries.values().filter(|entry| wanted(entry)).count();
+    let count = |wanted: fn(&RecordedEntry) -> bool| entries.values().filter(|entry| wanted(entry)).count();
     let mut said = format!(
         "wrote {name}: {}, {}, {} that could not be read\n",
-        counted(count(|entry| matches!(entry, Entry::File(_))), "file"),
-        counted(count(|entry| matches!(entry, Entry::Link(_))), "link"),
-        counted(count(|entry| *entry == Entry::Unreadable), "file"),
+        counted(count(|entry| matches!(entry, RecordedEntry::File(_))), "file"),
+        counted(count(|entry| matches!(entry, RecordedEntry::Link(_))), "link"),
+        counted(count(|entry| *entry == RecordedEntry::Unreadable), "file"),
     );
     if args.keep_identifiers {
         said.push_str("GUIDs, addresses and the host's name are in it as they are\n");
@@ -113,10 +113,10 @@ fn write(file: File, entries: &Entries, readme: &str, now: SystemTime) -> io::Re
     }
     for (path, entry) in entries {
         match entry {
-            Entry::Directory => archive.directory(path)?,
-            Entry::File(content) => archive.file(path, content)?,
-            Entry::Link(target) => archive.link(path, target)?,
-            Entry::Unreadable => {
+            RecordedEntry::Directory => archive.directory(path)?,
+            RecordedEntry::File(content) => archive.file(path, content)?,
+            RecordedEntry::Link(target) => archive.link(path, target)?,
+            RecordedEntry::Unreadable => {
                 archive.directory(path)?;
                 archive.file(&path.join(".keep"), b"")?;
             }

@@ -2,12 +2,12 @@
 
 use std::path::Path;
 
-use super::collector::Pass;
-use super::file::Watched;
+use super::collector::ReadContext;
+use super::file::PolledFile;
 use crate::model::reading::Reading;
 
 /// A file that follows what is known of its directory.
-pub trait Listed {
+pub trait AttributeFile {
     /// Takes note of what the directory has now.
     fn relist(&mut self, names: &[String]);
 
@@ -18,28 +18,32 @@ pub trait Listed {
 /// A file that is read at each pass, if the directory has it.
 pub struct Attribute {
     name: &'static str,
-    file: Watched,
+    file: PolledFile,
     listed: bool,
 }
 
 impl Attribute {
-    /// A file of this directory; absent until [`Listed::relist`] says that it is there.
+    /// A file of this directory; absent until [`AttributeFile::relist`] says that it is there.
     pub fn new(directory: &Path, name: &'static str) -> Self {
-        Self { name, file: Watched::new(directory.join(name)), listed: false }
+        Self { name, file: PolledFile::new(directory.join(name)), listed: false }
     }
 
-    /// Reads it as [`Watched::read`] does.
-    pub fn read<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
-        if self.listed { self.file.read(pass, parse) } else { Reading::Absent }
+    /// Reads it as [`PolledFile::read`] does.
+    pub fn read<T>(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+        if self.listed { self.file.read(cx, parse) } else { Reading::Absent }
     }
 
-    /// Reads it as [`Watched::read_unless_down`] does.
-    pub fn read_unless_down<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
-        if self.listed { self.file.read_unless_down(pass, parse) } else { Reading::Absent }
+    /// Reads it as [`PolledFile::read_unless_down`] does.
+    pub fn read_unless_down<T>(
+        &mut self,
+        cx: &mut ReadContext<'_>,
+        parse: impl FnOnce(&[u8]) -> Reading<T>,
+    ) -> Reading<T> {
+        if self.listed { self.file.read_unless_down(cx, parse) } else { Reading::Absent }
     }
 }
 
-impl Listed for Attribute {
+impl AttributeFile for Attribute {
     fn relist(&mut self, names: &[String]) {
         self.listed = names.iter().any(|name| name == self.name);
         self.file.close();
@@ -51,13 +55,13 @@ impl Listed for Attribute {
 }
 
 /// A file whose content seldom changes: read until it has a value, and not again until the directory changes.
-pub struct Settled<T> {
+pub struct CachedAttribute<T> {
     attribute: Attribute,
     value: Option<T>,
 }
 
-impl<T: Clone> Settled<T> {
-    /// A file of this directory; absent until [`Listed::relist`] says that it is there.
+impl<T: Clone> CachedAttribute<T> {
+    /// A file of this directory; absent until [`AttributeFile::relist`] says that it is there.
     pub fn new(directory: &Path, name: &'static str) -> Self {
         Self { attribute: Attribute::new(directory, name), value: None }
     }
@@ -68,11 +72,11 @@ impl<T: Clone> Settled<T> {
     }
 
     /// The value, read if need be.
-    pub fn read(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+    pub fn read(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         if let Some(value) = &self.value {
             return Reading::Value(value.clone());
         }
-        let reading = self.attribute.read(pass, parse);
+        let reading = self.attribute.read(cx, parse);
         if let Reading::Value(value) = &reading {
             self.value = Some(value.clone());
             self.attribute.file.close();
@@ -81,7 +85,7 @@ impl<T: Clone> Settled<T> {
     }
 }
 
-impl<T> Listed for Settled<T> {
+impl<T> AttributeFile for CachedAttribute<T> {
     fn relist(&mut self, names: &[String]) {
         self.attribute.relist(names);
         self.value = None;

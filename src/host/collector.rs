@@ -19,7 +19,7 @@ pub struct Spec {
     pub about: &'static str,
     /// How often it reads.
     pub interval: Duration,
-    /// When a lane that has not answered counts as stuck.
+    /// When a reader that has not answered counts as stuck.
     pub deadline: Duration,
     /// Whether a scrape asks it for facts no older than a second.
     pub fresh: bool,
@@ -67,10 +67,10 @@ pub enum Depth {
     Full,
 }
 
-/// Something that [`Collector::discover`] found: the key of its lane, and what the lane needs to know.
+/// Something that [`Collector::discover`] found: the key of its reader, and what the reader needs to know.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Found {
-    /// Unique among this collector's lanes; sorts them too.
+pub struct Discovered {
+    /// Unique among this collector's readers; sorts them too.
     pub key: Arc<str>,
     /// The RDMA device it belongs to, where it belongs to one.
     pub device: Option<DeviceName>,
@@ -82,16 +82,16 @@ pub trait Collector: Send {
     ///
     /// # Errors
     /// The reason why the listing itself failed, noted in the pass; what was known then stays.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError>;
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError>;
 
-    /// Opens the lane of something that was found.
-    fn open(&mut self, found: &Found) -> Box<dyn Lane>;
+    /// Opens the reader of something that was found.
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader>;
 }
 
 /// One device's readings. Runs on a worker of its own and may block there.
-pub trait Lane: Send {
+pub trait DeviceReader: Send {
     /// Reads the facts; empty when the device went away meanwhile.
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact>;
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact>;
 
     /// How many of its files are left alone for now.
     fn quarantined(&self) -> usize {
@@ -99,17 +99,17 @@ pub trait Lane: Send {
     }
 }
 
-/// The lane of something that is no longer there.
-pub struct NoLane;
+/// The reader of something that is no longer there.
+pub struct GoneReader;
 
-impl Lane for NoLane {
-    fn read(&mut self, _pass: &mut Pass<'_>) -> Vec<Fact> {
+impl DeviceReader for GoneReader {
+    fn read(&mut self, _pass: &mut ReadContext<'_>) -> Vec<Fact> {
         Vec::new()
     }
 }
 
-/// One pass over one lane: the moment, how deep to go, what failed, and a buffer for all its reads.
-pub struct Pass<'a> {
+/// One pass over one reader: the moment, how deep to go, what failed, and a buffer for all its reads.
+pub struct ReadContext<'a> {
     /// The host.
     pub host: &'a Host,
     /// Now.
@@ -125,7 +125,7 @@ pub struct Pass<'a> {
     pub buffer: Box<[u8; LONGEST + 1]>,
 }
 
-impl<'a> Pass<'a> {
+impl<'a> ReadContext<'a> {
     /// A pass at this moment.
     pub fn new(host: &'a Host, now: BootTime, depth: Depth) -> Self {
         Self { host, now, depth, listed: true, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }

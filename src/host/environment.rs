@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
 use super::text;
 use crate::model::environment::Environment;
 use crate::model::reading::ReadError;
@@ -22,7 +22,7 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(_: &Setup) -> Box<dyn Collector> {
-    Box::new(Surroundings)
+    Box::new(EnvironmentCollector)
 }
 
 /// Files that containers have at their root, and what made them.
@@ -32,50 +32,50 @@ const MARKS: [(&str, &str); 3] =
 /// The whole range of users: that of the first user namespace.
 const EVERYONE: u64 = 4_294_967_295;
 
-struct Surroundings;
+struct EnvironmentCollector;
 
-impl Collector for Surroundings {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        Ok(vec![Found { key: Arc::from("agent"), device: None }])
+impl Collector for EnvironmentCollector {
+    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        Ok(vec![Discovered { key: Arc::from("agent"), device: None }])
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        Box::new(Surroundings)
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(EnvironmentCollector)
     }
 }
 
-impl Lane for Surroundings {
+impl DeviceReader for EnvironmentCollector {
     /// A file that is not there or not readable says nothing: this is about what is hidden, not part of it.
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let (sysfs, procfs) = (pass.host.sysfs.clone(), pass.host.procfs.clone());
-        let there = |pass: &Pass<'_>, path: &Path| pass.host.io.list(path).is_ok_and(|names| !names.is_empty());
-        let mut own = |file: &str| content(pass, &procfs.join("self").join(file));
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let (sysfs, procfs) = (cx.host.sysfs.clone(), cx.host.procfs.clone());
+        let there = |cx: &ReadContext<'_>, path: &Path| cx.host.io.list(path).is_ok_and(|names| !names.is_empty());
+        let mut own = |file: &str| content(cx, &procfs.join("self").join(file));
         let (map, status, attribute) = (own("uid_map"), own("status"), own("attr/current"));
         let groups = own("cgroup");
         let environment = Environment {
-            live: pass.host.live,
+            live: cx.host.live,
             sysfs: Arc::from(sysfs.to_string_lossy()),
-            has_sysfs: ["class", "bus", "devices"].iter().any(|name| there(pass, &sysfs.join(name))),
-            has_procfs: there(pass, &procfs),
+            has_sysfs: ["class", "bus", "devices"].iter().any(|name| there(cx, &sysfs.join(name))),
+            has_procfs: there(cx, &procfs),
             // Of a recorded host these would be the reader's.
-            container: if pass.host.live { container(pass) } else { None },
+            container: if cx.host.live { container(cx) } else { None },
             user_namespace: map.as_deref().and_then(in_user_namespace),
             capabilities: status.as_deref().and_then(effective),
             confinement: attribute.as_deref().and_then(confinement),
-            memory_limit_bytes: groups.as_deref().and_then(|groups| memory_limit(pass, &sysfs, groups)),
+            memory_limit_bytes: groups.as_deref().and_then(|groups| memory_limit(cx, &sysfs, groups)),
         };
         vec![Arc::new(environment)]
     }
 }
 
 /// The beginning of a file: more of these says nothing more.
-fn content(pass: &mut Pass<'_>, path: &Path) -> Option<String> {
-    let length = pass.host.io.open(path).and_then(|mut file| file.read(&mut pass.buffer[..])).ok()?;
-    Some(String::from_utf8_lossy(pass.buffer.get(..length)?).into_owned())
+fn content(cx: &mut ReadContext<'_>, path: &Path) -> Option<String> {
+    let length = cx.host.io.open(path).and_then(|mut file| file.read(&mut cx.buffer[..])).ok()?;
+    Some(String::from_utf8_lossy(cx.buffer.get(..length)?).into_owned())
 }
 
-fn container(pass: &Pass<'_>) -> Option<&'static str> {
-    MARKS.iter().find(|(mark, _)| pass.host.io.stamp(Path::new(mark)).is_ok()).map(|(_, kind)| *kind)
+fn container(cx: &ReadContext<'_>) -> Option<&'static str> {
+    MARKS.iter().find(|(mark, _)| cx.host.io.stamp(Path::new(mark)).is_ok()).map(|(_, kind)| *kind)
 }
 
 /// `         0          0 4294967295`: first user here, first user outside, how many.
@@ -104,7 +104,7 @@ fn confinement(attribute: &str) -> Option<Arc<str>> {
 }
 
 /// The least limit from the agent's control group up to the root, in version 2 or 1.
-fn memory_limit(pass: &mut Pass<'_>, sysfs: &Path, groups: &str) -> Option<u64> {
+fn memory_limit(cx: &mut ReadContext<'_>, sysfs: &Path, groups: &str) -> Option<u64> {
     let of = |line: &str| {
         let mut parts = line.splitn(3, ':');
         let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
@@ -119,7 +119,7 @@ fn memory_limit(pass: &mut Pass<'_>, sysfs: &Path, groups: &str) -> Option<u64> 
     for (root, path, file) in groups.lines().filter_map(of) {
         let mut folder: Option<PathBuf> = Some(root.join(path.trim_start_matches('/')));
         while let Some(group) = folder.take_if(|group| group.starts_with(&root)) {
-            let limit = content(pass, &group.join(file)).and_then(|text| text::parse_decimal(text.trim().as_bytes()));
+            let limit = content(cx, &group.join(file)).and_then(|text| text::parse_decimal(text.trim().as_bytes()));
             // Version 1 says no limit with the highest number of whole pages.
             least = limit.filter(|limit| *limit < 1 << 60).into_iter().chain(least).min();
             folder = group.parent().map(Path::to_owned);
@@ -141,9 +141,9 @@ mod tests {
     fn read(host: &Arc<MemoryHost>, live: bool) -> Environment {
         let mut host = host.host();
         host.live = live;
-        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-        let facts = Surroundings.read(&mut pass);
-        assert!(pass.faults.is_empty());
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        let facts = EnvironmentCollector.read(&mut cx);
+        assert!(cx.faults.is_empty());
         facts.first().and_then(|fact| fact.downcast_ref().cloned()).unwrap()
     }
 
@@ -217,9 +217,9 @@ mod tests {
         fn no_text_breaks_the_parsers(text in "\\PC{0,80}") {
             let host = Arc::new(MemoryHost::new());
             let host = host.host();
-            let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
+            let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
             let _ = (in_user_namespace(&text), effective(&text), confinement(&text));
-            let _ = memory_limit(&mut pass, Path::new("/sys"), &text);
+            let _ = memory_limit(&mut cx, Path::new("/sys"), &text);
         }
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::collector::Pass;
+use super::collector::ReadContext;
 use super::io::{LONGEST, OpenFile, reason_of};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::time::BootTime;
@@ -13,23 +13,23 @@ use crate::model::time::BootTime;
 const FIRST_PAUSE: Duration = Duration::from_secs(10 * 60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// One file of a lane.
+/// One file of a reader.
 ///
 /// A file that the driver refuses with EINVAL or the like is not read again for ten minutes, then an hour: each
 /// such read costs a firmware command and often a line in the kernel log.
-pub struct Watched {
+pub struct PolledFile {
     path: PathBuf,
     file: Option<Box<dyn OpenFile>>,
-    refused: Option<Refusal>,
+    refused: Option<Quarantine>,
 }
 
 #[derive(Clone, Copy)]
-struct Refusal {
+struct Quarantine {
     until: BootTime,
     pause: Duration,
 }
 
-impl Watched {
+impl PolledFile {
     /// A file at this path; it is opened at its first read.
     pub fn new(path: PathBuf) -> Self {
         Self { path, file: None, refused: None }
@@ -49,15 +49,15 @@ impl Watched {
     /// [`Reading::Absent`] for a text that means "I do not know", [`Reading::Unreadable`] for one that is wrong.
     ///
     /// A missing file is [`Reading::Absent`] and no fault; everything else that fails is noted in the pass, once.
-    pub fn read<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
-        if self.refused.is_some_and(|refusal| pass.now < refusal.until) {
+    pub fn read<T>(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+        if self.refused.is_some_and(|refusal| cx.now < refusal.until) {
             return Reading::Unreadable(ReadError::Quarantined);
         }
-        let reading = self.once(pass, parse);
+        let reading = self.once(cx, parse);
         match reading {
-            Reading::Unreadable(ReadError::NotSupported) => Reading::Unreadable(self.refuse(pass)),
+            Reading::Unreadable(ReadError::NotSupported) => Reading::Unreadable(self.refuse(cx)),
             Reading::Unreadable(reason) => {
-                pass.fault(&self.path, reason);
+                cx.fault(&self.path, reason);
                 reading
             }
             Reading::Value(_) | Reading::Absent => {
@@ -69,11 +69,15 @@ impl Watched {
 
     /// [`Self::read`] for a file that the kernel refuses while an interface is down: that is [`Reading::Absent`], no
     /// fault, and the file is asked again next time.
-    pub fn read_unless_down<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
-        match self.once(pass, parse) {
+    pub fn read_unless_down<T>(
+        &mut self,
+        cx: &mut ReadContext<'_>,
+        parse: impl FnOnce(&[u8]) -> Reading<T>,
+    ) -> Reading<T> {
+        match self.once(cx, parse) {
             Reading::Unreadable(ReadError::NotSupported) => Reading::Absent,
             Reading::Unreadable(reason) => {
-                pass.fault(&self.path, reason);
+                cx.fault(&self.path, reason);
                 Reading::Unreadable(reason)
             }
             reading => reading,
@@ -85,37 +89,37 @@ impl Watched {
         self.file = None;
     }
 
-    fn once<T>(&mut self, pass: &mut Pass<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
-        match self.bytes(pass) {
+    fn once<T>(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+        match self.bytes(cx) {
             Ok(length) if length > LONGEST => Reading::Unreadable(ReadError::Malformed),
-            Ok(length) => parse(pass.buffer.get(..length).unwrap_or_default().trim_ascii()),
+            Ok(length) => parse(cx.buffer.get(..length).unwrap_or_default().trim_ascii()),
             Err(error) => reason_of(&error).map_or(Reading::Absent, Reading::Unreadable),
         }
     }
 
-    fn refuse(&mut self, pass: &mut Pass<'_>) -> ReadError {
+    fn refuse(&mut self, cx: &mut ReadContext<'_>) -> ReadError {
         let (reason, pause) = match self.refused {
             None => (ReadError::NotSupported, FIRST_PAUSE),
             Some(refusal) => (ReadError::Quarantined, (refusal.pause * 2).min(LONGEST_PAUSE)),
         };
         self.file = None;
-        self.refused = Some(Refusal { until: pass.now.after(pause), pause });
-        pass.fault(&self.path, reason);
+        self.refused = Some(Quarantine { until: cx.now.after(pause), pause });
+        cx.fault(&self.path, reason);
         reason
     }
 
     /// Reads through the kept descriptor. One that no longer reads may belong to a device that was taken away and
     /// came back under the same name: then the path is opened once more.
-    fn bytes(&mut self, pass: &mut Pass<'_>) -> io::Result<usize> {
+    fn bytes(&mut self, cx: &mut ReadContext<'_>) -> io::Result<usize> {
         if let Some(file) = &mut self.file {
-            match file.read(&mut pass.buffer[..]) {
+            match file.read(&mut cx.buffer[..]) {
                 Ok(length) => return Ok(length),
                 Err(error) if reason_of(&error) != Some(ReadError::Gone) => return Err(error),
                 Err(_) => self.file = None,
             }
         }
-        let mut file = pass.host.io.open(&self.path)?;
-        let length = file.read(&mut pass.buffer[..])?;
+        let mut file = cx.host.io.open(&self.path)?;
+        let length = file.read(&mut cx.buffer[..])?;
         self.file = Some(file);
         Ok(length)
     }
@@ -133,20 +137,17 @@ mod tests {
     use crate::host::text;
 
     /// Reads a file once, and says what that was and how many faults it made.
-    fn read(host: &Arc<MemoryHost>, file: &mut Watched, second: i64, unless_down: bool) -> (Reading<u64>, usize) {
+    fn read(host: &Arc<MemoryHost>, file: &mut PolledFile, second: i64, unless_down: bool) -> (Reading<u64>, usize) {
         let host = host.host();
-        let mut pass = Pass::new(&host, BootTime(second * 1000), Depth::Full);
-        let reading = if unless_down {
-            file.read_unless_down(&mut pass, text::counter)
-        } else {
-            file.read(&mut pass, text::counter)
-        };
-        (reading, pass.faults.len())
+        let mut cx = ReadContext::new(&host, BootTime(second * 1000), Depth::Full);
+        let reading =
+            if unless_down { file.read_unless_down(&mut cx, text::counter) } else { file.read(&mut cx, text::counter) };
+        (reading, cx.faults.len())
     }
 
     #[test]
     fn a_refused_file_is_left_alone_and_asked_again() {
-        let (host, mut file) = (Arc::new(MemoryHost::new()), Watched::new(PathBuf::from("/sys/x")));
+        let (host, mut file) = (Arc::new(MemoryHost::new()), PolledFile::new(PathBuf::from("/sys/x")));
         host.fail("/sys/x", Errno::INVAL);
         assert_eq!(read(&host, &mut file, 0, false), (Reading::Unreadable(ReadError::NotSupported), 1));
         host.set("/sys/x", "5\n");
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn a_file_refused_while_an_interface_is_down_is_absent_for_that_time() {
-        let (host, mut file) = (Arc::new(MemoryHost::new()), Watched::new(PathBuf::from("/sys/carrier")));
+        let (host, mut file) = (Arc::new(MemoryHost::new()), PolledFile::new(PathBuf::from("/sys/carrier")));
         host.fail("/sys/carrier", Errno::INVAL);
         assert_eq!(read(&host, &mut file, 0, true), (Reading::Absent, 0));
         assert!(!file.is_quarantined());

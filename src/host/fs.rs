@@ -10,7 +10,7 @@ use rustix::fs::{FsWord, Mode, OFlags};
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 
-use super::io::{DirStamp, HostIo, OpenFile, Powers};
+use super::io::{Capabilities, DirStamp, HostIo, OpenFile};
 
 /// Descriptors that must stay free for sockets and everything else.
 const RESERVED: usize = 512;
@@ -60,10 +60,10 @@ impl HostIo for Fs {
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
         let fd = open(path)?;
         if self.kept.fetch_add(1, Ordering::Relaxed) < self.most {
-            return Ok(Box::new(Kept { fd, kept: Arc::clone(&self.kept) }));
+            return Ok(Box::new(OpenedFile { fd, kept: Arc::clone(&self.kept) }));
         }
         self.kept.fetch_sub(1, Ordering::Relaxed);
-        Ok(Box::new(Reopened { path: path.to_owned(), open: None }))
+        Ok(Box::new(ReopenedFile { path: path.to_owned(), open: None }))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
@@ -88,10 +88,13 @@ impl HostIo for Fs {
         Ok(DirStamp { identity: (stat.st_dev, stat.st_ino), modified: (stat.st_mtime, stat.st_mtime_nsec) })
     }
 
-    fn powers(&self) -> Powers {
-        let Ok(sets) = rustix::thread::capabilities(None) else { return Powers::default() };
+    fn capabilities(&self) -> Capabilities {
+        let Ok(sets) = rustix::thread::capabilities(None) else { return Capabilities::default() };
         let search = CapabilitySet::DAC_READ_SEARCH | CapabilitySet::DAC_OVERRIDE;
-        Powers { ptrace: sets.effective.contains(CapabilitySet::SYS_PTRACE), search: sets.effective.intersects(search) }
+        Capabilities {
+            ptrace: sets.effective.contains(CapabilitySet::SYS_PTRACE),
+            search: sets.effective.intersects(search),
+        }
     }
 
     fn is_system(&self) -> bool {
@@ -137,12 +140,12 @@ fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::empty())?)
 }
 
-struct Kept {
+struct OpenedFile {
     fd: OwnedFd,
     kept: Arc<AtomicUsize>,
 }
 
-impl OpenFile for Kept {
+impl OpenFile for OpenedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.read_at(0, buffer)
     }
@@ -152,19 +155,19 @@ impl OpenFile for Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for OpenedFile {
     fn drop(&mut self) {
         self.kept.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-struct Reopened {
+struct ReopenedFile {
     path: PathBuf,
     /// Open between the first chunk and the last: the kernel makes some files anew for each opener.
     open: Option<OwnedFd>,
 }
 
-impl OpenFile for Reopened {
+impl OpenFile for ReopenedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         Ok(rustix::io::pread(&open(&self.path)?, buffer, 0)?)
     }

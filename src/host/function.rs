@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use super::collector::{Filter, Pass};
+use super::collector::{Filter, ReadContext};
 use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
 
 /// An RDMA device and the PCI function it hangs on.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attached {
+pub struct DeviceFunction {
     /// The device.
     pub name: DeviceName,
     /// What its `device` link leads to: the function itself, or an auxiliary device below it (a sub-function).
@@ -23,47 +23,47 @@ pub struct Attached {
 
 /// The RDMA devices of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct DeviceInventory {
     /// Those that the filter allows, in order; without software devices, which hang on no function.
-    pub allowed: Vec<Attached>,
+    pub allowed: Vec<DeviceFunction>,
     /// Functions of the others.
     pub excluded: BTreeSet<PciAddress>,
 }
 
-impl Census {
+impl DeviceInventory {
     /// Lists the devices. A host without RDMA has none; a device that vanishes meanwhile is left out.
     ///
     /// # Errors
     /// The reason why the class could not be listed, noted in the pass.
-    pub fn take(pass: &mut Pass<'_>, filter: &Filter) -> Result<Self, ReadError> {
-        let class = pass.host.sysfs.join("class/infiniband");
-        let names = pass.list(&class)?;
-        let mut census = Self::default();
+    pub fn read(cx: &mut ReadContext<'_>, filter: &Filter) -> Result<Self, ReadError> {
+        let class = cx.host.sysfs.join("class/infiniband");
+        let names = cx.list(&class)?;
+        let mut inventory = Self::default();
         for name in names {
             let entry = class.join(&name);
             if filter.allows(&name) {
-                census.allowed.extend(attached(pass, &entry, &name));
-            } else if let Ok(target) = pass.host.io.link(&entry) {
+                inventory.allowed.extend(attached(cx, &entry, &name));
+            } else if let Ok(target) = cx.host.io.link(&entry) {
                 // The link's text names the function, so that nothing of an excluded device is touched.
-                census.excluded.extend(function_of(&target).map(|(_, address)| address));
+                inventory.excluded.extend(function_of(&target).map(|(_, address)| address));
             }
         }
-        census.allowed.sort_by(|a, b| a.name.cmp(&b.name));
-        Ok(census)
+        inventory.allowed.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(inventory)
     }
 }
 
-fn attached(pass: &mut Pass<'_>, entry: &Path, name: &str) -> Option<Attached> {
-    let parent = pass.host.resolve(entry).and_then(|device| pass.host.resolve(&device.join("device")));
+fn attached(cx: &mut ReadContext<'_>, entry: &Path, name: &str) -> Option<DeviceFunction> {
+    let parent = cx.host.resolve(entry).and_then(|device| cx.host.resolve(&device.join("device")));
     match parent {
         Ok(parent) => {
             let (function, address) = function_of(&parent)?;
             let function = function.to_owned();
-            Some(Attached { name: DeviceName::new(name), parent, function, address })
+            Some(DeviceFunction { name: DeviceName::new(name), parent, function, address })
         }
         Err(error) => {
             if let Some(reason) = reason_of(&error) {
-                pass.fault(&entry.join("device"), reason);
+                cx.fault(&entry.join("device"), reason);
             }
             None
         }

@@ -7,9 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Filter, Found, Lane, Pass, Spec};
-use super::file::Watched;
-use super::function::Census;
+use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Spec};
+use super::file::PolledFile;
+use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::text;
 use crate::model::ids::{DeviceName, PortKey};
@@ -24,7 +24,7 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| Box::new(Gids { filter: setup.filter.clone() }),
+    make: |setup| Box::new(GidCollector { filter: setup.filter.clone() }),
 };
 
 /// Entries of a table that are looked at; the largest tables have so many.
@@ -35,43 +35,43 @@ const SHOWN: usize = 8;
 
 const ROCE_V2: &str = "RoCE v2";
 
-struct Gids {
+struct GidCollector {
     filter: Filter,
 }
 
-impl Collector for Gids {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        let census = Census::take(pass, &self.filter)?;
-        let one = Found { key: Arc::from("ports"), device: None };
-        Ok(if census.allowed.is_empty() { Vec::new() } else { vec![one] })
+impl Collector for GidCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let inventory = DeviceInventory::read(cx, &self.filter)?;
+        let one = Discovered { key: Arc::from("ports"), device: None };
+        Ok(if inventory.allowed.is_empty() { Vec::new() } else { vec![one] })
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        Box::new(Tables { filter: self.filter.clone() })
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(GidReader { filter: self.filter.clone() })
     }
 }
 
-struct Tables {
+struct GidReader {
     filter: Filter,
 }
 
-impl Lane for Tables {
+impl DeviceReader for GidReader {
     /// VFs beside their PF are left out: there may be hundreds.
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let Ok(census) = Census::take(pass, &self.filter) else { return Vec::new() };
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let Ok(inventory) = DeviceInventory::read(cx, &self.filter) else { return Vec::new() };
         let mut facts: Vec<Fact> = Vec::new();
-        for device in census.allowed {
-            if pass.host.io.link(&device.function.join("physfn")).is_ok() {
+        for device in inventory.allowed {
+            if cx.host.io.link(&device.function.join("physfn")).is_ok() {
                 continue;
             }
             // The class entry is a link, which in a recorded host may be a file with its target.
-            let entry = pass.host.sysfs.join("class/infiniband").join(device.name.as_str());
-            let Ok(class) = pass.host.resolve(&entry) else { continue };
-            let names = pass.host.io.list(&class.join("ports")).unwrap_or_default();
+            let entry = cx.host.sysfs.join("class/infiniband").join(device.name.as_str());
+            let Ok(class) = cx.host.resolve(&entry) else { continue };
+            let names = cx.host.io.list(&class.join("ports")).unwrap_or_default();
             let mut numbers: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
             numbers.sort_unstable();
             for number in numbers {
-                facts.extend(port(pass, &class, &device.name, number).map(|port| Arc::new(port) as Fact));
+                facts.extend(port(cx, &class, &device.name, number).map(|port| Arc::new(port) as Fact));
             }
         }
         facts
@@ -79,28 +79,28 @@ impl Lane for Tables {
 }
 
 /// Nothing for a port that says nothing.
-fn port(pass: &mut Pass<'_>, class: &Path, device: &DeviceName, number: u32) -> Option<PortAddressing> {
+fn port(cx: &mut ReadContext<'_>, class: &Path, device: &DeviceName, number: u32) -> Option<PortAddressing> {
     let ports = class.join(format!("ports/{number}"));
-    let types = types(pass, &ports.join("gid_attrs/types"));
-    let roce_v2 = types.roce_v2.into_iter().take(SHOWN).map(|index| (index, ipv4(pass, &ports, index))).collect();
+    let types = types(cx, &ports.join("gid_attrs/types"));
+    let roce_v2 = types.roce_v2.into_iter().take(SHOWN).map(|index| (index, ipv4(cx, &ports, index))).collect();
     let gids: Vec<(Arc<str>, usize)> = types.counts.into_iter().collect();
-    let config = pass.host.sysfs.join(format!("kernel/config/rdma_cm/{device}/ports/{number}"));
+    let config = cx.host.sysfs.join(format!("kernel/config/rdma_cm/{device}/ports/{number}"));
     // A mode that nobody made a directory for is absent, not wrong.
-    let default_mode = once(pass, &config.join("default_roce_mode"), text::label);
-    let default_tos = once(pass, &config.join("default_roce_tos"), text::counter);
-    let traffic_class = once(pass, &class.join(format!("tc/{number}/traffic_class")), traffic_class);
+    let default_mode = once(cx, &config.join("default_roce_mode"), text::label);
+    let default_tos = once(cx, &config.join("default_roce_tos"), text::counter);
+    let traffic_class = once(cx, &class.join(format!("tc/{number}/traffic_class")), traffic_class);
     let port = PortKey { device: device.clone(), port: number };
     let silent = gids.is_empty() && default_mode.is_none() && traffic_class.is_none();
     (!silent).then_some(PortAddressing { port, gids, roce_v2, default_mode, default_tos, traffic_class })
 }
 
-fn once<T>(pass: &mut Pass<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
-    Watched::new(path.to_owned()).read_unless_down(pass, parse).value()
+fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
+    PolledFile::new(path.to_owned()).read_unless_down(cx, parse).value()
 }
 
 /// What a table's types say.
 #[derive(Default)]
-struct Types {
+struct GidTypes {
     /// How many entries there are of each.
     counts: BTreeMap<Arc<str>, usize>,
     /// The indices of those of RoCE v2, in order.
@@ -108,23 +108,23 @@ struct Types {
 }
 
 /// The IPv4 address that an entry stands for, if it does for one.
-fn ipv4(pass: &mut Pass<'_>, port: &Path, index: u32) -> Option<Ipv4Addr> {
-    let gid = once(pass, &port.join(format!("gids/{index}")), text::label)?;
+fn ipv4(cx: &mut ReadContext<'_>, port: &Path, index: u32) -> Option<Ipv4Addr> {
+    let gid = once(cx, &port.join(format!("gids/{index}")), text::label)?;
     gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()
 }
 
 /// How many entries there are of each type, and which are of RoCE v2. An empty entry fails to be read, with EINVAL by most kernels.
-fn types(pass: &mut Pass<'_>, directory: &Path) -> Types {
-    let names = pass.host.io.list(directory).unwrap_or_default();
-    let mut types = Types::default();
+fn types(cx: &mut ReadContext<'_>, directory: &Path) -> GidTypes {
+    let names = cx.host.io.list(directory).unwrap_or_default();
+    let mut types = GidTypes::default();
     let mut indices: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     indices.sort_unstable();
     for index in indices.into_iter().take(MOST) {
         let path = directory.join(index.to_string());
-        let read = pass.host.io.open(&path).and_then(|mut file| file.read(&mut pass.buffer[..]));
+        let read = cx.host.io.open(&path).and_then(|mut file| file.read(&mut cx.buffer[..]));
         match read {
             Ok(length) => {
-                if let Some(kind) = known(pass.buffer.get(..length).unwrap_or_default()) {
+                if let Some(kind) = known(cx.buffer.get(..length).unwrap_or_default()) {
                     *types.counts.entry(Arc::from(kind)).or_default() += 1;
                     if kind == ROCE_V2 {
                         types.roce_v2.push(index);
@@ -133,7 +133,7 @@ fn types(pass: &mut Pass<'_>, directory: &Path) -> Types {
             }
             Err(error) => {
                 if let Some(reason @ (ReadError::Permission | ReadError::Timeout)) = reason_of(&error) {
-                    pass.fault(&path, reason);
+                    cx.fault(&path, reason);
                     break;
                 }
             }
@@ -162,43 +162,43 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::host::rig::{Rig, facts};
+    use crate::host::harness::{CollectorHarness, facts};
 
     const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 
-    fn rig() -> Rig {
-        let rig = Rig::new(&SPEC, Filter::default());
-        rig.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
+    fn harness() -> CollectorHarness {
+        let harness = CollectorHarness::new(&SPEC, Filter::default());
+        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
         let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
-        rig.memory.symlink("/sys/class/infiniband/mlx5_0", target);
-        rig
+        harness.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+        harness
     }
 
-    fn read(rig: &mut Rig) -> Vec<PortAddressing> {
-        rig.discover().unwrap();
-        facts(&rig.read())
+    fn read(harness: &mut CollectorHarness) -> Vec<PortAddressing> {
+        harness.discover().unwrap();
+        facts(&harness.read())
     }
 
     #[test]
     fn types_are_counted_and_empty_entries_are_no_fault() {
-        let mut rig = rig();
+        let mut harness = harness();
         let types = format!("{CARD}/infiniband/mlx5_0/ports/1/gid_attrs/types");
         for (index, kind) in ["IB/RoCE v1", "RoCE v2", "IB/RoCE v1", "RoCE v2", "RoCE v3"].iter().enumerate() {
-            rig.memory.set(format!("{types}/{index}"), format!("{kind}\n"));
+            harness.memory.set(format!("{types}/{index}"), format!("{kind}\n"));
         }
         for index in 5..256 {
-            rig.memory.fail(format!("{types}/{index}"), Errno::INVAL);
+            harness.memory.fail(format!("{types}/{index}"), Errno::INVAL);
         }
         let gids = format!("{CARD}/infiniband/mlx5_0/ports/1/gids");
         for (index, gid) in
             [(1, "fe80:0000:0000:0000:0a3d:99ff:fe41:7b02"), (3, "0000:0000:0000:0000:0000:ffff:c000:0211")]
         {
-            rig.memory.set(format!("{gids}/{index}"), format!("{gid}\n"));
+            harness.memory.set(format!("{gids}/{index}"), format!("{gid}\n"));
         }
-        rig.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "RoCE v2\n");
-        rig.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "106\n");
-        rig.memory.set(format!("{CARD}/infiniband/mlx5_0/tc/1/traffic_class"), "-1\n");
-        let ports = read(&mut rig);
+        harness.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_mode", "RoCE v2\n");
+        harness.memory.set("/sys/kernel/config/rdma_cm/mlx5_0/ports/1/default_roce_tos", "106\n");
+        harness.memory.set(format!("{CARD}/infiniband/mlx5_0/tc/1/traffic_class"), "-1\n");
+        let ports = read(&mut harness);
         let expected = PortAddressing {
             port: PortKey { device: DeviceName::new("mlx5_0"), port: 1 },
             gids: vec![(Arc::from("IB/RoCE v1"), 2), (Arc::from("RoCE v2"), 2)],
@@ -207,18 +207,18 @@ mod tests {
             default_tos: Some(106),
             traffic_class: None,
         };
-        assert_eq!((ports, &rig.faults[..]), (vec![expected], &[][..]));
+        assert_eq!((ports, &harness.faults[..]), (vec![expected], &[][..]));
     }
 
     #[test]
     fn a_port_that_says_nothing_and_a_vf_beside_its_pf_are_left_out() {
-        let mut rig = rig();
-        rig.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/state"), "4: ACTIVE\n");
-        assert_eq!((read(&mut rig).len(), rig.faults.len()), (0, 0));
-        rig.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/gid_attrs/types/0"), "IB/RoCE v1\n");
-        assert_eq!(read(&mut rig).len(), 1);
-        rig.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
-        assert_eq!(read(&mut rig).len(), 0);
+        let mut harness = harness();
+        harness.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/state"), "4: ACTIVE\n");
+        assert_eq!((read(&mut harness).len(), harness.faults.len()), (0, 0));
+        harness.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/gid_attrs/types/0"), "IB/RoCE v1\n");
+        assert_eq!(read(&mut harness).len(), 1);
+        harness.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
+        assert_eq!(read(&mut harness).len(), 0);
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
-use super::netlink::socket::Connect;
-use super::qid_map::layout::Layout;
+use super::netlink::socket::NetlinkConnector;
+use super::qid_map::layout::QidMapLayout;
 use crate::model::reading::ReadError;
 
 /// Longest content a file of interest may have; sysfs files end at one page.
@@ -40,7 +40,7 @@ pub trait OpenFile: Send {
 
 /// What lets this process look into those of other users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Powers {
+pub struct Capabilities {
     /// `CAP_SYS_PTRACE`: where their descriptors and namespaces lead.
     pub ptrace: bool,
     /// `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`): the list of their descriptors.
@@ -58,8 +58,8 @@ pub trait HostIo: Send + Sync {
     /// What a directory looks like now.
     fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
     /// What this process may look into.
-    fn powers(&self) -> Powers {
-        Powers::default()
+    fn capabilities(&self) -> Capabilities {
+        Capabilities::default()
     }
     /// Whether paths are those of this system's own file system, so that its kernel can tell of changes.
     fn is_system(&self) -> bool {
@@ -82,7 +82,7 @@ pub struct Roots {
     /// `/run/netns`: names of network namespaces.
     pub netns: PathBuf,
     /// Where the queue pair maps of a stack outside of the kernel's tree are, and how they look, if there are any.
-    pub qid_map: Option<Arc<Layout>>,
+    pub qid_map: Option<Arc<QidMapLayout>>,
 }
 
 impl Roots {
@@ -105,7 +105,7 @@ pub struct Host {
     /// Its other directories.
     pub roots: Roots,
     /// Whom to ask over route netlink about its interfaces; a recorded host has nobody.
-    pub route: Option<Connect>,
+    pub route: Option<NetlinkConnector>,
     /// Whether this is the running kernel's own view, so that netlink speaks of the same host.
     pub live: bool,
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
+use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
 use super::io::reason_of;
 use crate::model::machine::Machine;
 use crate::model::reading::ReadError;
@@ -16,49 +16,49 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(2),
     fresh: false,
-    make: |_: &Setup| Box::new(Machines),
+    make: |_: &Setup| Box::new(MachineCollector),
 };
 
-struct Machines;
+struct MachineCollector;
 
-impl Collector for Machines {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        Ok(vec![Found { key: Arc::from("machine"), device: None }])
+impl Collector for MachineCollector {
+    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        Ok(vec![Discovered { key: Arc::from("machine"), device: None }])
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        Box::new(MachineLane)
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(MachineReader)
     }
 }
 
-struct MachineLane;
+struct MachineReader;
 
-impl Lane for MachineLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let text = |pass: &mut Pass<'_>, path: std::path::PathBuf| {
+impl DeviceReader for MachineReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let text = |cx: &mut ReadContext<'_>, path: std::path::PathBuf| {
             let mut buffer = vec![0; 4096];
-            match pass.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)) {
+            match cx.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)) {
                 Ok(length) => Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned()),
                 Err(error) => {
                     // What only root may read is missed by nobody.
                     let reason = reason_of(&error).filter(|reason| *reason != ReadError::Permission);
                     if let Some(reason) = reason {
-                        pass.fault(&path, reason);
+                        cx.fault(&path, reason);
                     }
                     None
                 }
             }
         };
-        let (cpuinfo, sysfs) = (pass.host.procfs.join("cpuinfo"), pass.host.sysfs.clone());
-        let cpus = text(pass, cpuinfo);
+        let (cpuinfo, sysfs) = (cx.host.procfs.join("cpuinfo"), cx.host.sysfs.clone());
+        let cpus = text(cx, cpuinfo);
         let flagged = cpus.as_deref().and_then(is_guest);
-        let kind = text(pass, sysfs.join("hypervisor/type")).map(|kind| !kind.is_empty());
-        let vendor = text(pass, sysfs.join("class/dmi/id/sys_vendor"));
-        let product = text(pass, sysfs.join("class/dmi/id/product_name"));
+        let kind = text(cx, sysfs.join("hypervisor/type")).map(|kind| !kind.is_empty());
+        let vendor = text(cx, sysfs.join("class/dmi/id/sys_vendor"));
+        let product = text(cx, sysfs.join("class/dmi/id/product_name"));
         let named = vendor.map(|vendor| is_virtual(&vendor, product.as_deref().unwrap_or_default()));
         // A positive sign counts; without any, the flags of the processors decide.
         let hypervisor = if kind == Some(true) || named == Some(true) { Some(true) } else { flagged.or(named) };
-        let identity = text(pass, sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
+        let identity = text(cx, sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
         let machine = Machine { hypervisor, identity: identity.map(Arc::from) };
         if machine == Machine::default() { Vec::new() } else { vec![Arc::new(machine)] }
     }
@@ -83,23 +83,23 @@ mod tests {
 
     use super::*;
     use crate::host::collector::Filter;
-    use crate::host::rig::{Rig, facts};
+    use crate::host::harness::{CollectorHarness, facts};
 
     #[test]
     fn guests_and_hosts() {
-        let mut rig = Rig::new(&SPEC, Filter::default());
-        rig.discover().unwrap();
-        assert_eq!(facts::<Machine>(&rig.read()), []);
-        rig.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme\n");
-        assert_eq!(facts::<Machine>(&rig.read())[0].hypervisor, Some(false));
-        rig.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor vme\n");
-        rig.memory.set("/sys/class/dmi/id/product_uuid", "4c4c4544-0000\n");
-        let found = facts::<Machine>(&rig.read());
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        harness.discover().unwrap();
+        assert_eq!(facts::<Machine>(&harness.read()), []);
+        harness.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme\n");
+        assert_eq!(facts::<Machine>(&harness.read())[0].hypervisor, Some(false));
+        harness.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor vme\n");
+        harness.memory.set("/sys/class/dmi/id/product_uuid", "4c4c4544-0000\n");
+        let found = facts::<Machine>(&harness.read());
         assert_eq!((found[0].hypervisor, found[0].identity.as_deref()), (Some(true), Some("4c4c4544-0000")));
-        rig.memory.set("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n");
-        rig.memory.set("/sys/class/dmi/id/sys_vendor", "QEMU\n");
-        assert_eq!(facts::<Machine>(&rig.read())[0].hypervisor, Some(true));
-        assert_eq!(rig.faults, []);
+        harness.memory.set("/proc/cpuinfo", "processor\t: 0\nFeatures\t: fp asimd\n");
+        harness.memory.set("/sys/class/dmi/id/sys_vendor", "QEMU\n");
+        assert_eq!(facts::<Machine>(&harness.read())[0].hypervisor, Some(true));
+        assert_eq!(harness.faults, []);
     }
 
     proptest! {

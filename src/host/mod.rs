@@ -1,7 +1,7 @@
 //! Reads a host: one collector per kernel source, bytes in, facts out, no opinions.
 //!
 //! A collector is one module here and one line in [`COLLECTORS`]. It lists what is there without asking hardware
-//! ([`Collector::discover`]) and opens a [`Lane`] for each device; the poller gives every lane a worker of its own,
+//! ([`Collector::discover`]) and opens a [`DeviceReader`] for each device; the poller gives every reader a worker of its own,
 //! so that a device that does not answer holds up nobody else. Paths, clock and input/output are injected: any
 //! folder with `sys/` and `proc/` is a host.
 
@@ -15,6 +15,8 @@ pub mod file;
 pub mod fs;
 pub mod function;
 pub mod gids;
+#[cfg(test)]
+pub(crate) mod harness;
 pub mod holders;
 pub mod io;
 pub mod irq;
@@ -30,15 +32,13 @@ pub mod posture;
 pub mod qid_map;
 pub mod rdma;
 pub mod recording;
-#[cfg(test)]
-pub(crate) mod rig;
 pub mod sriov;
 pub mod system;
 pub mod text;
 
 use std::path::PathBuf;
 
-pub use collector::{Collector, Depth, Found, Lane, Pass, Spec};
+pub use collector::{Collector, Depth, DeviceReader, Discovered, ReadContext, Spec};
 pub use io::{Host, HostIo};
 
 /// Collectors that run only where they are asked for: what they read costs the hardware, or must be described first.

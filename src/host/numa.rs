@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
-use super::file::Watched;
+use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
+use super::file::PolledFile;
 use super::text;
 use crate::model::numa::NumaNode;
 use crate::model::reading::{ReadError, Reading};
@@ -23,38 +23,38 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(_: &Setup) -> Box<dyn Collector> {
-    Box::new(Numa)
+    Box::new(NumaCollector)
 }
 
-struct Numa;
+struct NumaCollector;
 
-impl Collector for Numa {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        let some = !nodes(&pass.list(&directory(pass))?, &directory(pass)).is_empty();
-        Ok(some.then(|| Found { key: Arc::from("nodes"), device: None }).into_iter().collect())
+impl Collector for NumaCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let some = !nodes(&cx.list(&directory(cx))?, &directory(cx)).is_empty();
+        Ok(some.then(|| Discovered { key: Arc::from("nodes"), device: None }).into_iter().collect())
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        Box::new(Nodes { cpulists: BTreeMap::new() })
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(NumaReader { cpulists: BTreeMap::new() })
     }
 }
 
 /// All nodes: their files cost no hardware access.
-struct Nodes {
-    cpulists: BTreeMap<u32, Watched>,
+struct NumaReader {
+    cpulists: BTreeMap<u32, PolledFile>,
 }
 
-impl Lane for Nodes {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let directory = directory(pass);
+impl DeviceReader for NumaReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let directory = directory(cx);
         // The collector has just listed the same directory, and counts what is wrong with it.
-        let Ok(names) = pass.host.io.list(&directory) else { return Vec::new() };
+        let Ok(names) = cx.host.io.list(&directory) else { return Vec::new() };
         let nodes = nodes(&names, &directory);
         self.cpulists.retain(|id, _| nodes.contains_key(id));
         let mut facts: Vec<Fact> = Vec::with_capacity(nodes.len());
         for (id, path) in nodes {
-            let file = self.cpulists.entry(id).or_insert_with(|| Watched::new(path));
-            facts.push(Arc::new(NumaNode { id, cpus: file.read(pass, cpulist).value() }));
+            let file = self.cpulists.entry(id).or_insert_with(|| PolledFile::new(path));
+            facts.push(Arc::new(NumaNode { id, cpus: file.read(cx, cpulist).value() }));
             // Read once a minute: not worth a descriptor.
             file.close();
         }
@@ -67,8 +67,8 @@ impl Lane for Nodes {
 }
 
 /// Where the nodes are; a kernel without NUMA has none.
-fn directory(pass: &Pass<'_>) -> PathBuf {
-    pass.host.sysfs.join("devices/system/node")
+fn directory(cx: &ReadContext<'_>) -> PathBuf {
+    cx.host.sysfs.join("devices/system/node")
 }
 
 /// The nodes by number, with the files that list their CPUs.
@@ -101,14 +101,14 @@ mod tests {
     fn read(host: &Arc<MemoryHost>) -> (Vec<(u32, Option<String>)>, usize) {
         let host = host.host();
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-        let found = collector.discover(&mut pass).unwrap();
-        let facts = found.iter().flat_map(|found| collector.open(found).read(&mut pass));
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        let found = collector.discover(&mut cx).unwrap();
+        let facts = found.iter().flat_map(|found| collector.open(found).read(&mut cx));
         let nodes = facts.map(|fact| {
             let node = fact.downcast_ref::<NumaNode>().unwrap();
             (node.id, node.cpus.as_deref().map(str::to_owned))
         });
-        (nodes.collect(), pass.faults.len())
+        (nodes.collect(), cx.faults.len())
     }
 
     #[test]

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
-use super::file::Watched;
+use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
+use super::file::PolledFile;
 use super::io::Host;
 use super::text;
 use crate::model::reading::{ReadError, Reading};
@@ -22,21 +22,21 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(setup: &Setup) -> Box<dyn Collector> {
-    Box::new(Systems { host: setup.host.clone() })
+    Box::new(SystemCollector { host: setup.host.clone() })
 }
 
-struct Systems {
+struct SystemCollector {
     host: Host,
 }
 
-impl Collector for Systems {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        Ok(vec![Found { key: Arc::from("system"), device: None }])
+impl Collector for SystemCollector {
+    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        Ok(vec![Discovered { key: Arc::from("system"), device: None }])
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        let file = |path| Watched::new(self.host.procfs.join(path));
-        Box::new(SystemLane {
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
+        let file = |path| PolledFile::new(self.host.procfs.join(path));
+        Box::new(SystemReader {
             hostname: file("sys/kernel/hostname"),
             kernel: file("sys/kernel/osrelease"),
             boot_id: file("sys/kernel/random/boot_id"),
@@ -45,21 +45,21 @@ impl Collector for Systems {
     }
 }
 
-struct SystemLane {
-    hostname: Watched,
-    kernel: Watched,
-    boot_id: Watched,
-    uptime: Watched,
+struct SystemReader {
+    hostname: PolledFile,
+    kernel: PolledFile,
+    boot_id: PolledFile,
+    uptime: PolledFile,
 }
 
-impl Lane for SystemLane {
+impl DeviceReader for SystemReader {
     /// Nothing for a recorded host without `/proc`.
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let system = System {
-            hostname: self.hostname.read(pass, hostname).value(),
-            kernel: self.kernel.read(pass, text::label).value(),
-            boot_id: self.boot_id.read(pass, text::label).value(),
-            uptime: self.uptime.read(pass, uptime).value(),
+            hostname: self.hostname.read(cx, hostname).value(),
+            kernel: self.kernel.read(cx, text::label).value(),
+            boot_id: self.boot_id.read(cx, text::label).value(),
+            uptime: self.uptime.read(cx, uptime).value(),
         };
         // Seldom read: not worth their descriptors.
         for file in [&mut self.hostname, &mut self.kernel, &mut self.boot_id, &mut self.uptime] {
@@ -101,10 +101,10 @@ mod tests {
     fn read(host: &Arc<MemoryHost>) -> (Option<System>, usize) {
         let host = host.host();
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-        let found = collector.discover(&mut pass).unwrap();
-        let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut pass)).collect();
-        (facts.first().and_then(|fact| fact.downcast_ref().cloned()), pass.faults.len())
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        let found = collector.discover(&mut cx).unwrap();
+        let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut cx)).collect();
+        (facts.first().and_then(|fact| fact.downcast_ref().cloned()), cx.faults.len())
     }
 
     #[test]

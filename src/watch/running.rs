@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::host::collector::Setup;
-use crate::host::{Collector, Depth, Found, Host, Lane, Pass, Spec};
+use crate::host::{Collector, Depth, DeviceReader, Discovered, Host, ReadContext, Spec};
 use crate::model::ids::natural;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fact, Fault};
@@ -39,7 +39,7 @@ pub enum Done {
         /// Which lane of that key: one that was replaced meanwhile has an older number.
         generation: u64,
         /// The lane itself.
-        lane: Box<dyn Lane>,
+        lane: Box<dyn DeviceReader>,
         /// The facts.
         facts: Vec<Fact>,
         /// What could not be read.
@@ -50,7 +50,7 @@ pub enum Done {
 }
 
 /// Something that was found, with a lane where its key was not known.
-pub type Opened = (Found, Option<Box<dyn Lane>>);
+pub type Opened = (Discovered, Option<Box<dyn DeviceReader>>);
 
 /// A reading or listing to be done.
 pub type Task = Box<dyn FnOnce() -> Done + Send>;
@@ -102,7 +102,7 @@ impl Ord for Natural {
 struct Slot {
     generation: u64,
     /// The lane; lent while it reads.
-    lane: Option<Box<dyn Lane>>,
+    lane: Option<Box<dyn DeviceReader>>,
     busy: Option<Instant>,
     stuck: bool,
     facts: Vec<Fact>,
@@ -162,15 +162,15 @@ impl Running {
         let known: BTreeSet<Arc<str>> = self.lanes.keys().map(|key| Arc::clone(&key.0)).collect();
         let (index, now, host) = (self.index, self.now, Arc::clone(&self.host));
         Some(Box::new(move || {
-            let mut pass = Pass::new(&host, now, Depth::Full);
-            let found = collector.discover(&mut pass).map(|found| {
-                let open = |found: Found| {
+            let mut cx = ReadContext::new(&host, now, Depth::Full);
+            let found = collector.discover(&mut cx).map(|found| {
+                let open = |found: Discovered| {
                     let lane = (!known.contains(&found.key)).then(|| collector.open(&found));
                     (found, lane)
                 };
                 found.into_iter().map(open).collect()
             });
-            let faults = pass.faults;
+            let faults = cx.faults;
             Done::Listed { index, collector, found, faults }
         }))
     }
@@ -251,10 +251,10 @@ impl Running {
             slot.busy = Some(began);
             let (key, generation, host) = (Arc::clone(&key.0), slot.generation, Arc::clone(&self.host));
             tasks.push(Box::new(move || {
-                let mut pass = Pass { listed, ..Pass::new(&host, now, depth) };
+                let mut cx = ReadContext { listed, ..ReadContext::new(&host, now, depth) };
                 let began = Instant::now();
-                let facts = lane.read(&mut pass);
-                let (faults, took) = (pass.faults, began.elapsed());
+                let facts = lane.read(&mut cx);
+                let (faults, took) = (cx.faults, began.elapsed());
                 Done::Read { index, key, generation, lane, facts, faults, took }
             }));
         }

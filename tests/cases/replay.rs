@@ -11,7 +11,7 @@ use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
-use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::ManualClock;
@@ -63,7 +63,11 @@ impl Replay for Agent {
 }
 
 /// A poller of a recorded host, before its first pass, and the clock that it goes by. `instant` findings hold at once.
-pub fn begin(host: &Path, route: Option<Connect>, instant: bool) -> Result<(Poller, Arc<ManualClock>), String> {
+pub fn begin(
+    host: &Path,
+    route: Option<NetlinkConnector>,
+    instant: bool,
+) -> Result<(Poller, Arc<ManualClock>), String> {
     let setup = Setup {
         host: Host {
             io: Arc::new(Fs::recorded()),
@@ -92,7 +96,7 @@ pub fn begin(host: &Path, route: Option<Connect>, instant: bool) -> Result<(Poll
 pub const IP_LINK: &str = "ip-link.txt";
 
 /// Answers as the kernel did when the text was printed.
-pub fn route(text: PathBuf) -> Connect {
+pub fn route(text: PathBuf) -> NetlinkConnector {
     Arc::new(move || Ok(Box::new(Printed { text: text.clone() })))
 }
 
@@ -100,7 +104,7 @@ struct Printed {
     text: PathBuf,
 }
 
-impl Nldev for Printed {
+impl NetlinkConnection for Printed {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let (name, statistics) = iplink::asked(request);
         let interfaces = iplink::parse(&std::fs::read_to_string(&self.text)?);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::export::{AgentState, Format, Process, encode};
-use lanewatch::host::netlink::socket::{Connect, Nldev};
+use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Measurements, Outcome, Statistic};
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::units::BytesPerSecond;
@@ -151,14 +151,20 @@ impl Target {
     }
 
     /// Reads a host for as long as the fleet is watched. The agent is started anew in the middle.
-    fn scrape(&self, host: &Path, route: Option<&Connect>, change: impl FnMut(u64, Duration), out: &mut String) {
+    fn scrape(
+        &self,
+        host: &Path,
+        route: Option<&NetlinkConnector>,
+        change: impl FnMut(u64, Duration),
+        out: &mut String,
+    ) {
         self.scrape_with(host, route, change, |_, _, _| {}, out);
     }
 
     fn scrape_with(
         &self,
         host: &Path,
-        route: Option<&Connect>,
+        route: Option<&NetlinkConnector>,
         mut change: impl FnMut(u64, Duration),
         mut probe: impl FnMut(u64, SystemTime, &Poller),
         out: &mut String,
@@ -338,7 +344,7 @@ fn hypervisor(out: &mut String) {
     Target::new("node17", "south", "s1").scrape(directory.path(), Some(&route), change, out);
 }
 
-fn route(interfaces: Arc<Mutex<Vec<Interface>>>) -> Connect {
+fn route(interfaces: Arc<Mutex<Vec<Interface>>>) -> NetlinkConnector {
     Arc::new(move || Ok(Box::new(Listed { interfaces: Arc::clone(&interfaces) })))
 }
 
@@ -346,7 +352,7 @@ struct Listed {
     interfaces: Arc<Mutex<Vec<Interface>>>,
 }
 
-impl Nldev for Listed {
+impl NetlinkConnection for Listed {
     fn ask(&mut self, request: &[u8]) -> std::io::Result<Vec<Vec<u8>>> {
         let (name, statistics) = iplink::asked(request);
         let interfaces = self.interfaces.lock().unwrap();

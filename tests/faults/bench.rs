@@ -1,7 +1,7 @@
 //! Reads a host without threads, one trial for each fault, and says what its exposition is.
 //!
-//! A lane's facts follow from what was found and from what the host answers. So a trial lists with every collector
-//! anew, but of the lanes it reads only those that ask for the spoilt path or for something below it; the others'
+//! A reader's facts follow from what was found and from what the host answers. So a trial lists with every collector
+//! anew, but of the readers it reads only those that ask for the spoilt path or for something below it; the others'
 //! facts are those of the clean pass. For the same cause, faults that leave the same facts are judged and encoded
 //! once.
 
@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
-use lanewatch::host::{self, Collector, Depth, Found, Host, Lane, Pass, Spec};
+use lanewatch::host::{self, Collector, Depth, DeviceReader, Discovered, Host, ReadContext, Spec};
 use lanewatch::model::holder::{Libvirt, Namespaces, Openers};
 use lanewatch::model::net::Netdev;
 use lanewatch::model::numa::NumaNode;
@@ -38,9 +38,9 @@ pub fn specs() -> impl Iterator<Item = &'static Spec> {
 /// Who asked for what in a clean pass.
 type Asked = BTreeSet<(Op, PathBuf)>;
 
-/// A lane of the clean pass.
-struct CleanLane {
-    found: Found,
+/// A reader of the clean pass.
+struct CleanReader {
+    found: Discovered,
     facts: Vec<Fact>,
     asked: Asked,
 }
@@ -49,7 +49,7 @@ struct CleanLane {
 pub struct Clean {
     spec: Spec,
     listing: Asked,
-    lanes: Vec<CleanLane>,
+    readers: Vec<CleanReader>,
 }
 
 /// A host and what a clean reading of it says.
@@ -112,16 +112,16 @@ impl Bench {
         asked();
         for spec in host::COLLECTORS.iter().filter(|spec| collectors.contains(&spec.name)) {
             let mut collector = (spec.make)(&setup);
-            let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-            let found = collector.discover(&mut pass).unwrap();
+            let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+            let found = collector.discover(&mut cx).unwrap();
             let listing = asked();
-            let mut lanes = Vec::new();
+            let mut readers = Vec::new();
             for found in found {
-                let facts = collector.open(&found).read(&mut pass);
-                lanes.push(CleanLane { found, facts, asked: asked() });
+                let facts = collector.open(&found).read(&mut cx);
+                readers.push(CleanReader { found, facts, asked: asked() });
             }
-            assert_eq!(pass.faults, [], "{}", spec.name);
-            clean.push(Clean { spec: *spec, listing, lanes });
+            assert_eq!(cx.faults, [], "{}", spec.name);
+            clean.push(Clean { spec: *spec, listing, readers });
         }
         Self { io, host, clean }
     }
@@ -129,21 +129,22 @@ impl Bench {
     /// Every path that the collectors ask for, and how.
     pub fn paths(&self) -> BTreeMap<PathBuf, BTreeSet<Op>> {
         let mut paths: BTreeMap<PathBuf, BTreeSet<Op>> = BTreeMap::new();
-        let lanes = |clean: &Clean| clean.lanes.iter().flat_map(|lane| lane.asked.clone()).collect::<Asked>();
-        for (op, path) in self.clean.iter().flat_map(|clean| clean.listing.clone().into_iter().chain(lanes(clean))) {
+        let readers = |clean: &Clean| clean.readers.iter().flat_map(|reader| reader.asked.clone()).collect::<Asked>();
+        for (op, path) in self.clean.iter().flat_map(|clean| clean.listing.clone().into_iter().chain(readers(clean))) {
             paths.entry(path).or_default().insert(op);
         }
         paths
     }
 
-    /// The collectors that ask for a path, and for each whether its listing does and which of its lanes do.
+    /// The collectors that ask for a path, and for each whether its listing does and which of its readers do.
     pub fn who_asks(&self, path: &Path, ops: &[Op]) -> BTreeMap<&'static str, (bool, Vec<Arc<str>>)> {
         let asks = |asked: &Asked| ops.iter().any(|op| asked.contains(&(*op, path.to_owned())));
         let of = |clean: &Clean| {
-            let lanes = clean.lanes.iter().filter(|lane| asks(&lane.asked)).map(|lane| Arc::clone(&lane.found.key));
-            (clean.spec.name, (asks(&clean.listing), lanes.collect::<Vec<_>>()))
+            let readers =
+                clean.readers.iter().filter(|reader| asks(&reader.asked)).map(|reader| Arc::clone(&reader.found.key));
+            (clean.spec.name, (asks(&clean.listing), readers.collect::<Vec<_>>()))
         };
-        self.clean.iter().map(of).filter(|(_, (listing, lanes))| *listing || !lanes.is_empty()).collect()
+        self.clean.iter().map(of).filter(|(_, (listing, readers))| *listing || !readers.is_empty()).collect()
     }
 
     /// A trial of the host with a path about to be spoilt; none for the clean host.
@@ -163,12 +164,12 @@ impl Bench {
             all: affects(&clean.listing),
             clean,
             affected: clean
-                .lanes
+                .readers
                 .iter()
-                .filter(|lane| affects(&lane.asked))
-                .map(|lane| Arc::clone(&lane.found.key))
+                .filter(|reader| affects(&reader.asked))
+                .map(|reader| Arc::clone(&reader.found.key))
                 .collect(),
-            lanes: BTreeMap::new(),
+            readers: BTreeMap::new(),
         });
         Trial { host: &self.host, parts: parts.collect(), engine: Engine::new(Arc::default(), true) }
     }
@@ -178,10 +179,10 @@ impl Bench {
 struct Part<'a> {
     collector: Box<dyn Collector>,
     clean: &'a Clean,
-    /// Whether the listing is concerned, and with it all lanes.
+    /// Whether the listing is concerned, and with it all readers.
     all: bool,
     affected: BTreeSet<Arc<str>>,
-    lanes: BTreeMap<Arc<str>, Box<dyn Lane>>,
+    readers: BTreeMap<Arc<str>, Box<dyn DeviceReader>>,
 }
 
 /// A host read with something spoilt, and read again.
@@ -197,7 +198,7 @@ impl Trial<'_> {
         let now = Timestamp { tick: BootTime(0).after(since), wall: SystemTime::UNIX_EPOCH + since };
         let mut seen = Seen { now, facts: Vec::new(), listed: Vec::new(), faults: Vec::new(), errors: BTreeMap::new() };
         for part in &mut self.parts {
-            let (facts, listed, faults) = part.pass(self.host, now.tick);
+            let (facts, listed, faults) = part.cx(self.host, now.tick);
             seen.facts.extend(facts);
             seen.listed.push((part.clean.spec.name, listed));
             for fault in faults {
@@ -228,29 +229,30 @@ impl Trial<'_> {
 type Keys = Arc<[Arc<str>]>;
 
 impl Part<'_> {
-    fn pass(&mut self, host: &Host, now: BootTime) -> (Vec<Fact>, Option<Keys>, Vec<Fault>) {
+    fn cx(&mut self, host: &Host, now: BootTime) -> (Vec<Fact>, Option<Keys>, Vec<Fault>) {
         if !self.all && self.affected.is_empty() {
-            let lanes = &self.clean.lanes;
-            let facts = lanes.iter().flat_map(|lane| lane.facts.iter().cloned()).collect();
-            return (facts, Some(lanes.iter().map(|lane| Arc::clone(&lane.found.key)).collect()), Vec::new());
+            let readers = &self.clean.readers;
+            let facts = readers.iter().flat_map(|reader| reader.facts.iter().cloned()).collect();
+            return (facts, Some(readers.iter().map(|reader| Arc::clone(&reader.found.key)).collect()), Vec::new());
         }
-        let mut pass = Pass::new(host, now, Depth::Full);
-        let listed = self.collector.discover(&mut pass);
+        let mut cx = ReadContext::new(host, now, Depth::Full);
+        let listed = self.collector.discover(&mut cx);
         if let Ok(found) = &listed {
-            self.lanes.retain(|key, _| found.iter().any(|found| found.key == *key));
+            self.readers.retain(|key, _| found.iter().any(|found| found.key == *key));
         }
         let mut facts = Vec::new();
         for found in listed.iter().flatten() {
-            let clean = self.clean.lanes.iter().find(|lane| lane.found == *found);
+            let clean = self.clean.readers.iter().find(|reader| reader.found == *found);
             match clean {
                 Some(clean) if !self.all && !self.affected.contains(&found.key) => facts.extend(clean.facts.clone()),
                 _ => {
-                    let lane = self.lanes.entry(Arc::clone(&found.key)).or_insert_with(|| self.collector.open(found));
-                    facts.extend(lane.read(&mut pass));
+                    let reader =
+                        self.readers.entry(Arc::clone(&found.key)).or_insert_with(|| self.collector.open(found));
+                    facts.extend(reader.read(&mut cx));
                 }
             }
         }
         let keys = listed.ok().map(|found| found.into_iter().map(|found| found.key).collect());
-        (facts, keys, pass.faults)
+        (facts, keys, cx.faults)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{ConfigError, QidMapConfig};
 use crate::host::Spec;
 use crate::host::qid_map::SPEC;
-use crate::host::qid_map::layout::{Column, Layout};
+use crate::host::qid_map::layout::{QidMapColumn, QidMapLayout};
 
 /// The layout, on a host whose root, sysfs and procfs are these. Collectors that run need it where that of the maps is
 /// one of them.
@@ -18,7 +18,7 @@ pub fn layout(
     table: Option<&QidMapConfig>,
     collectors: &[Spec],
     (root, sysfs, procfs): &(PathBuf, PathBuf, PathBuf),
-) -> Result<Option<Arc<Layout>>, ConfigError> {
+) -> Result<Option<Arc<QidMapLayout>>, ConfigError> {
     let wrong = |key: &str, message: String| {
         Err(ConfigError::Value { file: file.to_owned(), key: format!("collector.{key}"), message })
     };
@@ -41,18 +41,18 @@ pub fn layout(
     let below = trees.iter().find_map(|(top, tree)| Some(tree.join(written.strip_prefix(top).ok()?)));
     let mut columns = Vec::new();
     for name in &table.columns {
-        match Column::ALL.iter().find(|(known, _)| known == name) {
-            Some((_, column)) if *column == Column::Other || !columns.contains(column) => columns.push(*column),
+        match QidMapColumn::ALL.iter().find(|(known, _)| known == name) {
+            Some((_, column)) if *column == QidMapColumn::Other || !columns.contains(column) => columns.push(*column),
             Some(_) => return wrong("qid-map.columns", format!("{name:?} stands twice")),
             None => {
-                let names = Column::ALL.map(|(name, _)| name);
+                let names = QidMapColumn::ALL.map(|(name, _)| name);
                 return wrong("qid-map.columns", format!("{name:?} is not one of {}", names.join(", ")));
             }
         }
     }
-    if !columns.contains(&Column::Global) {
+    if !columns.contains(&QidMapColumn::Global) {
         return wrong("qid-map.columns", "one of them must be \"global\"".to_owned());
     }
     let path = below.unwrap_or_else(|| written.to_owned());
-    Ok(Some(Arc::new(Layout { path, columns, hexadecimal: table.hexadecimal })))
+    Ok(Some(Arc::new(QidMapLayout { path, columns, hexadecimal: table.hexadecimal })))
 }

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec};
-use super::function::Census;
+use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
+use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::netlink::attributes::{Attributes, number8, number64, put_text, text};
-use super::netlink::generic::{self, Family, is};
-use super::netlink::socket::{self, Connect};
+use super::netlink::generic::{self, GenericFamily, is};
+use super::netlink::socket::{self, NetlinkConnector};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
@@ -29,7 +29,7 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| Box::new(Devlink::new(setup, setup.host.live.then(socket::generic))),
+    make: |setup| Box::new(DevlinkCollector::new(setup, setup.host.live.then(socket::generic))),
 };
 
 const GET: u8 = 52;
@@ -50,73 +50,73 @@ const LONGEST: usize = 32;
 /// How long a function whose driver has none is not asked for.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
-struct Devlink {
+struct DevlinkCollector {
     filter: Filter,
-    connect: Option<Connect>,
+    connect: Option<NetlinkConnector>,
     devices: BTreeMap<PciAddress, DeviceName>,
 }
 
-impl Devlink {
-    fn new(setup: &Setup, connect: Option<Connect>) -> Self {
+impl DevlinkCollector {
+    fn new(setup: &Setup, connect: Option<NetlinkConnector>) -> Self {
         Self { filter: setup.filter.clone(), connect, devices: BTreeMap::new() }
     }
 }
 
-impl Collector for Devlink {
+impl Collector for DevlinkCollector {
     /// VFs beside their PF are left out: there may be hundreds.
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
         }
         self.devices.clear();
-        for device in Census::take(pass, &self.filter)?.allowed {
-            if pass.host.io.link(&device.function.join("physfn")).is_err() {
+        for device in DeviceInventory::read(cx, &self.filter)?.allowed {
+            if cx.host.io.link(&device.function.join("physfn")).is_err() {
                 self.devices.entry(device.address).or_insert(device.name);
             }
         }
         let found = self.devices.iter();
         Ok(found
-            .map(|(address, device)| Found { key: Arc::from(address.to_string()), device: Some(device.clone()) })
+            .map(|(address, device)| Discovered { key: Arc::from(address.to_string()), device: Some(device.clone()) })
             .collect())
     }
 
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
         let function = found.key.parse().ok().and_then(|address| self.devices.get_key_value(&address));
         match (function, &self.connect) {
-            (Some((pci_address, device)), Some(connect)) => Box::new(Function {
+            (Some((pci_address, device)), Some(connect)) => Box::new(DevlinkReader {
                 pci_address: *pci_address,
                 device: device.clone(),
-                family: Family::new("devlink", Arc::clone(connect)),
+                family: GenericFamily::new("devlink", Arc::clone(connect)),
                 not_before: None,
             }),
-            _ => Box::new(NoLane),
+            _ => Box::new(GoneReader),
         }
     }
 }
 
-struct Function {
+struct DevlinkReader {
     pci_address: PciAddress,
     device: DeviceName,
-    family: Family,
+    family: GenericFamily,
     not_before: Option<BootTime>,
 }
 
-impl Lane for Function {
+impl DeviceReader for DevlinkReader {
     /// Kernels since 6.6 list the reporters of the function alone, older ones those of every function.
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        if self.not_before.is_some_and(|until| pass.now < until) {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        if self.not_before.is_some_and(|until| cx.now < until) {
             return Vec::new();
         }
         self.not_before = None;
         let name = self.pci_address.to_string();
-        let replies = match self.family.ask(pass.now, GET, true, &request(&name)) {
+        let replies = match self.family.ask(cx.now, GET, true, &request(&name)) {
             Ok(replies) => replies.unwrap_or_default(),
             Err(error) => {
                 let reason = reason_of(&error).unwrap_or(ReadError::Io);
                 if reason == ReadError::NotSupported || is(&error, &[Errno::NODEV]) {
-                    self.not_before = Some(pass.now.after(NOT_OFFERED));
+                    self.not_before = Some(cx.now.after(NOT_OFFERED));
                 } else {
-                    pass.fault(Path::new(&format!("DEVLINK_CMD_HEALTH_REPORTER_GET {name}")), reason);
+                    cx.fault(Path::new(&format!("DEVLINK_CMD_HEALTH_REPORTER_GET {name}")), reason);
                 }
                 return Vec::new();
             }

@@ -4,10 +4,10 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::host::collector::Depth;
+use crate::host::harness::{CollectorHarness, facts};
 use crate::host::io::Host;
 use crate::host::netlink::attributes::tests::attribute;
-use crate::host::netlink::generic::tests::Made;
-use crate::host::rig::{Rig, facts};
+use crate::host::netlink::generic::tests::FakeFamily;
 
 const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 
@@ -27,30 +27,32 @@ fn reply(function: &str, port: Option<u32>, said: (&str, u8, u64, u64, Option<u8
     out
 }
 
-fn lane(made: &Arc<Made>) -> (Host, Box<dyn Lane>) {
-    let rig = Rig::new(&SPEC, Filter::default());
-    rig.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
+fn reader(made: &Arc<FakeFamily>) -> (Host, Box<dyn DeviceReader>) {
+    let harness = CollectorHarness::new(&SPEC, Filter::default());
+    harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
     let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
-    rig.memory.symlink("/sys/class/infiniband/mlx5_0", target);
-    let host = rig.memory.host();
-    let mut collector =
-        Devlink::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(Made::connect(made)));
-    let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
+    harness.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+    let host = harness.memory.host();
+    let mut collector = DevlinkCollector::new(
+        &Setup { host: host.clone(), filter: Filter::default() },
+        Some(FakeFamily::connect(made)),
+    );
+    let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
     assert_eq!(found.iter().map(|found| &*found.key).collect::<Vec<_>>(), ["0000:3b:00.0"]);
-    let lane = collector.open(&found[0]);
-    rig.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
+    let reader = collector.open(&found[0]);
+    harness.memory.symlink(format!("{CARD}/physfn"), "../0000:3b:00.1");
     assert_eq!(
-        collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)),
+        collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)),
         Ok(Vec::new()),
         "a VF beside its PF"
     );
-    (host, lane)
+    (host, reader)
 }
 
-fn read(host: &Host, lane: &mut Box<dyn Lane>, second: i64) -> (Vec<Reporter>, usize) {
-    let mut pass = Pass::new(host, BootTime(second * 1000), Depth::Full);
-    let health = facts::<FunctionHealth>(&lane.read(&mut pass));
-    (health.into_iter().flat_map(|health| health.reporters).collect(), pass.faults.len())
+fn read(host: &Host, reader: &mut Box<dyn DeviceReader>, second: i64) -> (Vec<Reporter>, usize) {
+    let mut cx = ReadContext::new(host, BootTime(second * 1000), Depth::Full);
+    let health = facts::<FunctionHealth>(&reader.read(&mut cx));
+    (health.into_iter().flat_map(|health| health.reporters).collect(), cx.faults.len())
 }
 
 #[cfg(target_endian = "little")]
@@ -86,7 +88,7 @@ fn byte_for_byte() {
 
 #[test]
 fn the_reporters_of_a_function_and_of_no_other() {
-    let made = Arc::new(Made::default());
+    let made = Arc::new(FakeFamily::default());
     let own = "0000:3b:00.0";
     made.set(
         GET,
@@ -99,8 +101,8 @@ fn the_reporters_of_a_function_and_of_no_other() {
             reply(own, None, ("a name\nof two lines", 1, 1, 1, None)),
         ],
     );
-    let (host, mut lane) = lane(&made);
-    let (reporters, faults) = read(&host, &mut lane, 0);
+    let (host, mut reader) = reader(&made);
+    let (reporters, faults) = read(&host, &mut reader, 0);
     let said: Vec<_> = reporters.iter().map(|r| (&*r.name, r.in_error, r.errors, r.recoveries)).collect();
     assert_eq!(said, [("fw", true, 2, 1), ("fw_fatal", false, 0, 0), ("tx", true, 5, 4)]);
     assert_eq!((faults, reporters[0].auto_recover, reporters[2].auto_recover), (0, None, Some(true)));
@@ -108,8 +110,8 @@ fn the_reporters_of_a_function_and_of_no_other() {
 
 #[test]
 fn drivers_and_kernels_without_any_are_quiet() {
-    let made = Arc::new(Made::default());
-    let (host, mut one) = lane(&made);
+    let made = Arc::new(FakeFamily::default());
+    let (host, mut one) = reader(&made);
     assert_eq!(read(&host, &mut one, 0), (Vec::new(), 0), "not supported");
     made.set(GET, &[reply("0000:3b:00.0", None, ("fw", 0, 0, 0, None))]);
     assert_eq!((read(&host, &mut one, 15).0.len(), one.quarantined()), (0, 1));
@@ -118,30 +120,30 @@ fn drivers_and_kernels_without_any_are_quiet() {
     assert_eq!(read(&host, &mut one, 615), (Vec::new(), 0), "the driver has no devlink");
     *made.refuses.lock().unwrap() = Some(Errno::IO);
     assert_eq!(read(&host, &mut one, 1300), (Vec::new(), 1));
-    let made = Arc::new(Made::default());
+    let made = Arc::new(FakeFamily::default());
     *made.lacks.lock().unwrap() = true;
-    let (host, mut other) = lane(&made);
+    let (host, mut other) = reader(&made);
     assert_eq!(read(&host, &mut other, 0), (Vec::new(), 0), "the kernel has no devlink");
 }
 
 #[test]
 fn a_recorded_host_has_none() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    assert_eq!(rig.discover(), Ok(Vec::new()));
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    assert_eq!(harness.discover(), Ok(Vec::new()));
 }
 
 /// The kernel that runs the tests: a function that it does not have, listed over the real family.
 #[test]
 fn the_running_kernel_answers() {
-    let made = Arc::new(Made::default());
-    let (host, _) = lane(&made);
-    let mut lane: Box<dyn Lane> = Box::new(Function {
+    let made = Arc::new(FakeFamily::default());
+    let (host, _) = reader(&made);
+    let mut reader: Box<dyn DeviceReader> = Box::new(DevlinkReader {
         pci_address: "0000:ff:1f.7".parse().unwrap(),
         device: DeviceName::new("mlx5_0"),
-        family: Family::new("devlink", socket::generic()),
+        family: GenericFamily::new("devlink", socket::generic()),
         not_before: None,
     });
-    assert_eq!(read(&host, &mut lane, 0), (Vec::new(), 0));
+    assert_eq!(read(&host, &mut reader, 0), (Vec::new(), 0));
 }
 
 proptest! {

@@ -1,7 +1,7 @@
-//! Statistics of the network interfaces that share a port with an RDMA device (ethtool).
+//! EthtoolConnection of the network interfaces that share a port with an RDMA device (ethtool).
 
 pub mod block;
-pub mod kernel;
+pub mod ioctl;
 pub mod standard;
 pub mod table;
 #[cfg(test)]
@@ -13,17 +13,17 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec};
-use super::function::Census;
+use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
+use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::net::interfaces;
-use super::netlink::socket::{self, Connect as Netlink};
+use super::netlink::socket::{self, NetlinkConnector};
 use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, StatisticKind};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
-use standard::{Asker, is_counted};
+use standard::{StandardStatisticsReader, is_counted};
 
 /// The collector of Ethernet statistics.
 pub const SPEC: Spec = Spec {
@@ -33,9 +33,9 @@ pub const SPEC: Spec = Spec {
     deadline: Duration::from_secs(5),
     fresh: false,
     make: |setup| {
-        let connect: Connect = Arc::new(|| Ok(Box::new(kernel::Kernel::new()?)));
+        let connect: EthtoolConnector = Arc::new(|| Ok(Box::new(ioctl::EthtoolSocket::new()?)));
         let netlink = setup.host.live.then(socket::generic);
-        Box::new(Ethtool::new(setup, setup.host.live.then_some(connect), netlink))
+        Box::new(EthtoolCollector::new(setup, setup.host.live.then_some(connect), netlink))
     },
 };
 
@@ -43,7 +43,7 @@ pub const SPEC: Spec = Spec {
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
 /// Someone who knows the statistics of interfaces.
-pub trait Statistics: Send {
+pub trait EthtoolConnection: Send {
     /// How many there are now; it changes with queues and with PFC.
     fn count(&self, netdev: &str) -> io::Result<usize>;
     /// Their names.
@@ -53,42 +53,42 @@ pub trait Statistics: Send {
 }
 
 /// Makes a connection; a recorded host has none.
-pub type Connect = Arc<dyn Fn() -> io::Result<Box<dyn Statistics>> + Send + Sync>;
+pub type EthtoolConnector = Arc<dyn Fn() -> io::Result<Box<dyn EthtoolConnection>> + Send + Sync>;
 
-struct Ethtool {
+struct EthtoolCollector {
     filter: Filter,
-    connect: Option<Connect>,
-    netlink: Option<Netlink>,
+    connect: Option<EthtoolConnector>,
+    netlink: Option<NetlinkConnector>,
     owners: BTreeMap<Arc<str>, (PciAddress, DeviceName)>,
 }
 
-impl Ethtool {
-    fn new(setup: &Setup, connect: Option<Connect>, netlink: Option<Netlink>) -> Self {
+impl EthtoolCollector {
+    fn new(setup: &Setup, connect: Option<EthtoolConnector>, netlink: Option<NetlinkConnector>) -> Self {
         Self { filter: setup.filter.clone(), connect, netlink, owners: BTreeMap::new() }
     }
 }
 
-impl Collector for Ethtool {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
+impl Collector for EthtoolCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
         }
         self.owners.clear();
-        for device in &Census::take(pass, &self.filter)?.allowed {
-            for (_, name) in interfaces(pass, device) {
+        for device in &DeviceInventory::read(cx, &self.filter)?.allowed {
+            for (_, name) in interfaces(cx, device) {
                 self.owners.entry(Arc::from(name)).or_insert((device.address, device.name.clone()));
             }
         }
-        let found = |(name, (_, device)): (&Arc<str>, &(PciAddress, DeviceName))| Found {
+        let found = |(name, (_, device)): (&Arc<str>, &(PciAddress, DeviceName))| Discovered {
             key: Arc::clone(name),
             device: Some(device.clone()),
         };
         Ok(self.owners.iter().map(found).collect())
     }
 
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
         match (self.owners.get(&found.key), &self.connect) {
-            (Some((pci_address, device)), Some(connect)) => Box::new(Interface {
+            (Some((pci_address, device)), Some(connect)) => Box::new(EthtoolReader {
                 netdev: Arc::clone(&found.key),
                 pci_address: *pci_address,
                 device: device.clone(),
@@ -98,35 +98,35 @@ impl Collector for Ethtool {
                 own: Vec::new(),
                 places: Vec::new(),
                 not_before: None,
-                asker: self.netlink.clone().map(Asker::new),
+                standard_reader: self.netlink.clone().map(StandardStatisticsReader::new),
                 standard: Vec::new(),
                 layout: None,
             }),
-            _ => Box::new(NoLane),
+            _ => Box::new(GoneReader),
         }
     }
 }
 
-struct Interface {
+struct EthtoolReader {
     netdev: Arc<str>,
     pci_address: PciAddress,
     device: DeviceName,
-    connect: Connect,
-    connection: Option<Box<dyn Statistics>>,
+    connect: EthtoolConnector,
+    connection: Option<Box<dyn EthtoolConnection>>,
     /// How many statistics the driver has; the known ones, and where they stand among all.
     count: usize,
     own: Vec<NetdevStatistic>,
     places: Vec<usize>,
     not_before: Option<BootTime>,
     /// Asks for the standard ones.
-    asker: Option<Asker>,
+    standard_reader: Option<StandardStatisticsReader>,
     /// The standard ones that the driver does not count itself.
     standard: Vec<&'static str>,
     /// The driver's and the standard ones, as long as they stay the same.
     layout: Option<Arc<[NetdevStatistic]>>,
 }
 
-impl Interface {
+impl EthtoolReader {
     fn ask(&mut self) -> io::Result<Vec<u64>> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
@@ -154,18 +154,18 @@ impl Interface {
     }
 
     /// The values of the driver's own statistics; none of them where it has none.
-    fn own(&mut self, pass: &mut Pass<'_>) -> Vec<u64> {
-        if self.not_before.is_some_and(|until| pass.now < until) {
+    fn own(&mut self, cx: &mut ReadContext<'_>) -> Vec<u64> {
+        if self.not_before.is_some_and(|until| cx.now < until) {
             return Vec::new();
         }
         self.not_before = None;
         self.ask().unwrap_or_else(|error| {
             let reason = reason_of(&error);
             if reason == Some(ReadError::NotSupported) {
-                self.not_before = Some(pass.now.after(NOT_OFFERED));
+                self.not_before = Some(cx.now.after(NOT_OFFERED));
             }
             if let Some(reason) = reason {
-                pass.fault(Path::new(&format!("ethtool statistics of {}", self.netdev)), reason);
+                cx.fault(Path::new(&format!("ethtool statistics of {}", self.netdev)), reason);
             }
             (self.places, self.own, self.layout) = (Vec::new(), Vec::new(), None);
             Vec::new()
@@ -173,11 +173,12 @@ impl Interface {
     }
 }
 
-impl Lane for Interface {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let mut values = self.own(pass);
+impl DeviceReader for EthtoolReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let mut values = self.own(cx);
         let netdev = Arc::clone(&self.netdev);
-        let mut said = self.asker.as_mut().map(|asker| asker.read(pass, &netdev)).unwrap_or_default();
+        let mut said =
+            self.standard_reader.as_mut().map(|standard_reader| standard_reader.read(cx, &netdev)).unwrap_or_default();
         said.statistics.retain(|(name, _, _)| !is_counted(name, self.own.iter().map(|own| &*own.name)));
         if !self.standard.iter().eq(said.statistics.iter().map(|(name, _, _)| name)) {
             self.standard = said.statistics.iter().map(|(name, _, _)| *name).collect();
@@ -200,7 +201,7 @@ impl Lane for Interface {
                 device: self.device.clone(),
                 layout: Arc::clone(layout),
                 values,
-                at: pass.now,
+                at: cx.now,
             }));
         }
         if said.fec.is_some() || said.pause.is_some() {
@@ -210,6 +211,7 @@ impl Lane for Interface {
     }
 
     fn quarantined(&self) -> usize {
-        usize::from(self.not_before.is_some()) + self.asker.as_ref().map_or(0, Asker::quarantined)
+        usize::from(self.not_before.is_some())
+            + self.standard_reader.as_ref().map_or(0, StandardStatisticsReader::quarantined)
     }
 }

@@ -7,11 +7,11 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::NOT_OFFERED;
-use crate::host::collector::Pass;
+use crate::host::collector::ReadContext;
 use crate::host::io::reason_of;
 use crate::host::netlink::attributes::{Attributes, NESTED, number8, number32, number64, put, put_text};
-use crate::host::netlink::generic::{self, Family, is};
-use crate::host::netlink::socket::Connect;
+use crate::host::netlink::generic::{self, GenericFamily, is};
+use crate::host::netlink::socket::NetlinkConnector;
 use crate::model::counter::CounterClass::{self, Congestion, Error, Other};
 use crate::model::reading::ReadError;
 use crate::model::time::BootTime;
@@ -88,7 +88,7 @@ pub fn is_counted<'a>(standard: &str, mut own: impl Iterator<Item = &'a str>) ->
 
 /// What is asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub enum EthtoolCommand {
     /// Groups of statistics (Linux 5.13).
     Stats,
     /// Pauses of the whole link, with statistics (5.10).
@@ -97,7 +97,7 @@ pub enum Op {
     Fec,
 }
 
-impl Op {
+impl EthtoolCommand {
     const ALL: [Self; 3] = [Self::Stats, Self::Pause, Self::Fec];
 
     /// The command's number and name.
@@ -137,7 +137,7 @@ pub fn header(kind: u16, netdev: &str, flags: u32) -> Vec<u8> {
 
 /// What was said of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Standard {
+pub struct StandardStatistics {
     /// Statistics by the kernel's names for them.
     pub statistics: Vec<(&'static str, CounterClass, u64)>,
     /// How errors are corrected.
@@ -146,13 +146,13 @@ pub struct Standard {
     pub pause: Option<(bool, bool)>,
 }
 
-impl Standard {
+impl StandardStatistics {
     /// Takes a reply in. Each statistic stands once, whatever the reply repeats.
-    fn take(&mut self, op: Op, reply: Attributes<'_>) {
+    fn take(&mut self, op: EthtoolCommand, reply: Attributes<'_>) {
         match op {
-            Op::Stats => self.groups(reply),
-            Op::Pause => self.pauses(reply),
-            Op::Fec => self.correction(reply),
+            EthtoolCommand::Stats => self.groups(reply),
+            EthtoolCommand::Pause => self.pauses(reply),
+            EthtoolCommand::Fec => self.correction(reply),
         }
     }
 
@@ -232,15 +232,15 @@ impl Standard {
 }
 
 /// Asks about one interface, and leaves alone for a while what its driver does not offer.
-pub struct Asker {
-    family: Family,
-    not_offered: [Option<BootTime>; Op::ALL.len()],
+pub struct StandardStatisticsReader {
+    family: GenericFamily,
+    not_offered: [Option<BootTime>; EthtoolCommand::ALL.len()],
 }
 
-impl Asker {
+impl StandardStatisticsReader {
     /// Nothing is asked yet.
-    pub fn new(connect: Connect) -> Self {
-        Self { family: Family::new(FAMILY, connect), not_offered: [None; Op::ALL.len()] }
+    pub fn new(connect: NetlinkConnector) -> Self {
+        Self { family: GenericFamily::new(FAMILY, connect), not_offered: [None; EthtoolCommand::ALL.len()] }
     }
 
     /// How many requests are left alone for now.
@@ -249,25 +249,25 @@ impl Asker {
     }
 
     /// What the kernel says. That it does not have it is no fault.
-    pub fn read(&mut self, pass: &mut Pass<'_>, netdev: &str) -> Standard {
-        let mut standard = Standard::default();
-        for (op, not_before) in Op::ALL.into_iter().zip(&mut self.not_offered) {
-            if not_before.is_some_and(|until| pass.now < until) {
+    pub fn read(&mut self, cx: &mut ReadContext<'_>, netdev: &str) -> StandardStatistics {
+        let mut standard = StandardStatistics::default();
+        for (op, not_before) in EthtoolCommand::ALL.into_iter().zip(&mut self.not_offered) {
+            if not_before.is_some_and(|until| cx.now < until) {
                 continue;
             }
             *not_before = None;
             let (command, name) = op.command();
-            match self.family.ask(pass.now, command, false, &op.attributes(netdev)) {
+            match self.family.ask(cx.now, command, false, &op.attributes(netdev)) {
                 Ok(replies) => {
                     for reply in replies.iter().flatten() {
                         standard.take(op, generic::attributes(reply));
                     }
                 }
-                Err(error) if refused(&error) => *not_before = Some(pass.now.after(NOT_OFFERED)),
+                Err(error) if refused(&error) => *not_before = Some(cx.now.after(NOT_OFFERED)),
                 Err(error) if is(&error, &[Errno::NODEV]) => {}
                 Err(error) => {
                     let reason = reason_of(&error).unwrap_or(ReadError::Io);
-                    pass.fault(Path::new(&format!("{name} {netdev}")), reason);
+                    cx.fault(Path::new(&format!("{name} {netdev}")), reason);
                 }
             }
         }

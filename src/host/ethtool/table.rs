@@ -5,11 +5,11 @@ use crate::model::counter::CounterClass::{self, Congestion, Error, Other};
 use crate::model::ethtool::{PauseDirection, StatisticKind};
 
 /// Names with their class.
-type Row = (&'static str, CounterClass);
+type KnownStatistic = (&'static str, CounterClass);
 
 /// `drivers/net/ethernet/mellanox/mlx5/core/en_stats.c`.
 #[rustfmt::skip]
-const MLX5: &[Row] = &[
+const MLX5: &[KnownStatistic] = &[
     ("rx_discards_phy", Congestion), ("tx_discards_phy", Congestion), ("rx_out_of_buffer", Congestion),
     ("rx_buffer_passed_thres_phy", Congestion), ("outbound_pci_buffer_overflow", Congestion),
     ("outbound_pci_stalled_rd_events", Congestion), ("outbound_pci_stalled_wr_events", Congestion),
@@ -26,7 +26,7 @@ const MLX5: &[Row] = &[
 
 /// `drivers/net/ethernet/intel/ice/ice_ethtool.c`.
 #[rustfmt::skip]
-const ICE: &[Row] = &[
+const ICE: &[KnownStatistic] = &[
     ("rx_dropped.nic", Congestion), ("tx_dropped_link_down.nic", Error), ("rx_crc_errors.nic", Error),
     ("tx_errors.nic", Error), ("illegal_bytes.nic", Error), ("mac_local_faults.nic", Error),
     ("mac_remote_faults.nic", Error), ("tx_timeout.nic", Error), ("rx_undersize.nic", Error),
@@ -36,7 +36,7 @@ const ICE: &[Row] = &[
 
 /// `drivers/net/ethernet/broadcom/bnxt/bnxt_ethtool.c`.
 #[rustfmt::skip]
-const BNXT: &[Row] = &[
+const BNXT: &[KnownStatistic] = &[
     ("rx_total_discard_pkts", Congestion), ("tx_total_discard_pkts", Congestion), ("rx_stat_discard", Congestion),
     ("rx_fcs_err_frames", Error), ("rx_align_err_frames", Error), ("rx_pause_frames", Congestion),
     ("tx_pause_frames", Congestion), ("link_down_events", Error), ("continuous_pause_events", Congestion),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::story::Phase;
+use super::scenario::Phase;
 use crate::host::memory::MemoryHost;
 
 /// Counters of a port that stay at zero here.
@@ -218,7 +218,7 @@ impl Card {
         }
     }
 
-    /// Something happens to it, in this round of the story.
+    /// Something happens to it, in this round of the scenario.
     pub(super) fn enter(&mut self, phase: Phase, round: u64) {
         if std::mem::replace(&mut self.phase, phase) == Phase::LinkLost {
             self.carrier_changes += 1;

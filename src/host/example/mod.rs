@@ -2,7 +2,7 @@
 //! lanes and speed for a while, and once in a while its link. For `demo`, and for tests that want a host that moves.
 
 mod card;
-mod story;
+mod scenario;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::io::Host;
 use super::memory::MemoryHost;
 use card::Card;
-pub use story::{Phase, phase};
+pub use scenario::{Phase, phase};
 
 /// How long the host had been up when it is first looked at.
 const UP_BEFORE: Duration = Duration::from_secs(12 * 24 * 3600 + 4711);
@@ -24,7 +24,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// The host at the beginning of its story.
+    /// The host at the beginning of its scenario.
     pub fn new() -> Self {
         let memory = Arc::new(MemoryHost::new());
         system(&memory);
@@ -42,13 +42,13 @@ impl Example {
         self.memory.host()
     }
 
-    /// Moves it on to this time since its beginning: counters rise, and the story goes on.
+    /// Moves it on to this time since its beginning: counters rise, and the scenario goes on.
     pub fn advance(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.now);
-        let (before, phase) = (story::phase(self.now), story::phase(now));
+        let (before, phase) = (scenario::phase(self.now), scenario::phase(now));
         let [_, second] = &mut self.cards;
         if phase != before {
-            second.enter(phase, story::round(now));
+            second.enter(phase, scenario::round(now));
         }
         for card in &mut self.cards {
             card.count(passed, now.as_secs());

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::host::COLLECTORS;
-use crate::host::collector::{Depth, Filter, Pass, Setup};
+use crate::host::collector::{Depth, Filter, ReadContext, Setup};
 use crate::model::pcie::PciFunction;
 use crate::model::rdma::RdmaDevice;
 use crate::model::snapshot::Fact;
@@ -11,15 +11,15 @@ use crate::model::time::BootTime;
 /// Everything the collectors read of the host, and what failed.
 fn facts(example: &Example) -> (Vec<Fact>, Vec<String>) {
     let setup = Setup { host: example.host(), filter: Filter::default() };
-    let mut pass = Pass::new(&setup.host, BootTime(0), Depth::Full);
+    let mut cx = ReadContext::new(&setup.host, BootTime(0), Depth::Full);
     let mut facts = Vec::new();
     for spec in COLLECTORS {
         let mut collector = (spec.make)(&setup);
-        for found in collector.discover(&mut pass).unwrap() {
-            facts.extend(collector.open(&found).read(&mut pass));
+        for found in collector.discover(&mut cx).unwrap() {
+            facts.extend(collector.open(&found).read(&mut cx));
         }
     }
-    (facts, pass.faults.iter().map(|fault| format!("{} {:?}", fault.source, fault.reason)).collect())
+    (facts, cx.faults.iter().map(|fault| format!("{} {:?}", fault.source, fault.reason)).collect())
 }
 
 fn of<T: Clone + 'static>(facts: &[Fact]) -> Vec<T> {

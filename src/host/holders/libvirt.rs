@@ -9,7 +9,7 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
 use super::content;
-use crate::host::collector::{Lane, Pass};
+use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::io::{DirStamp, Roots, reason_of};
 use crate::model::holder::{Claim, Domain, Libvirt};
 use crate::model::ids::PciAddress;
@@ -20,16 +20,16 @@ use crate::model::sriov::Mac;
 /// Longest file that is read: a large domain has some 50 KiB.
 const LONGEST: usize = 1 << 20;
 
-/// The lane.
+/// The reader.
 #[derive(Default)]
-pub struct Directories {
-    live: Directory,
-    defined: Directory,
+pub struct LibvirtReader {
+    live: DomainDirectory,
+    defined: DomainDirectory,
 }
 
 /// One directory of domains.
 #[derive(Default)]
-struct Directory {
+struct DomainDirectory {
     /// Files by path, what each looked like when it was read, and the domain in it. Libvirt replaces files whole, so
     /// one that looks the same is the same.
     files: BTreeMap<PathBuf, (DirStamp, Option<Domain>)>,
@@ -43,21 +43,21 @@ pub fn directories(roots: &Roots) -> Vec<PathBuf> {
     vec![roots.run_libvirt.join("qemu"), roots.libvirt.join("qemu")]
 }
 
-impl Lane for Directories {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let (run, etc) = (pass.host.roots.run_libvirt.join("qemu"), pass.host.roots.libvirt.join("qemu"));
-        self.live.read(pass, &run);
-        self.defined.read(pass, &etc);
+impl DeviceReader for LibvirtReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let (run, etc) = (cx.host.roots.run_libvirt.join("qemu"), cx.host.roots.libvirt.join("qemu"));
+        self.live.read(cx, &run);
+        self.defined.read(cx, &etc);
         let mut domains: Vec<Domain> = self.live.domains().cloned().collect();
         for domain in self.defined.domains() {
             if !domains.iter().any(|live| live.name == domain.name) {
                 domains.push(domain.clone());
             }
         }
-        let bus = pass.host.sysfs.join("bus/pci/devices");
-        if pass.host.io.stamp(&bus).is_ok() {
+        let bus = cx.host.sysfs.join("bus/pci/devices");
+        if cx.host.io.stamp(&bus).is_ok() {
             for claim in domains.iter_mut().flat_map(|domain| &mut domain.claims) {
-                let entry = pass.host.io.link(&bus.join(claim.address.to_string()));
+                let entry = cx.host.io.link(&bus.join(claim.address.to_string()));
                 // What is there and cannot be read is there.
                 claim.present = Some(!entry.is_err_and(|error| reason_of(&error).is_none()));
             }
@@ -67,37 +67,37 @@ impl Lane for Directories {
     }
 }
 
-impl Directory {
+impl DomainDirectory {
     fn domains(&self) -> impl Iterator<Item = &Domain> {
         self.files.values().filter_map(|(_, domain)| domain.as_ref())
     }
 
-    fn read(&mut self, pass: &mut Pass<'_>, path: &Path) {
-        let listed = pass.host.io.list(path);
+    fn read(&mut self, cx: &mut ReadContext<'_>, path: &Path) {
+        let listed = cx.host.io.list(path);
         (self.there, self.trouble) = (listed.is_ok(), listed.as_ref().err().and_then(reason_of));
         let names = listed.unwrap_or_default();
         let paths: Vec<PathBuf> = names.iter().filter(|name| is_xml(name)).map(|name| path.join(name)).collect();
         self.files.retain(|known, _| paths.contains(known));
         for path in paths {
-            let Ok(stamp) = pass.host.io.stamp(&path) else { continue };
+            let Ok(stamp) = cx.host.io.stamp(&path) else { continue };
             if self.files.get(&path).is_none_or(|(known, _)| *known != stamp) {
-                self.read_file(pass, path, stamp);
+                self.read_file(cx, path, stamp);
             }
         }
     }
 
-    fn read_file(&mut self, pass: &mut Pass<'_>, path: PathBuf, stamp: DirStamp) {
-        let domain = match content(&*pass.host.io, &path, LONGEST) {
+    fn read_file(&mut self, cx: &mut ReadContext<'_>, path: PathBuf, stamp: DirStamp) {
+        let domain = match content(&*cx.host.io, &path, LONGEST) {
             // One that is just being written is read again next time.
             Ok(bytes) if bytes.is_empty() => return,
             Ok(bytes) => domain(&bytes).or_else(|| {
-                pass.fault(&path, ReadError::Malformed);
+                cx.fault(&path, ReadError::Malformed);
                 None
             }),
             Err(error) => {
                 match reason_of(&error) {
                     Some(ReadError::Permission) => self.trouble = Some(ReadError::Permission),
-                    Some(reason) => pass.fault(&path, reason),
+                    Some(reason) => cx.fault(&path, reason),
                     None => {}
                 }
                 self.files.remove(&path);
@@ -126,7 +126,7 @@ fn attributes(element: &BytesStart<'_>) -> BTreeMap<String, String> {
 pub fn domain(bytes: &[u8]) -> Option<Domain> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut reader = Reader::from_str(text);
-    let mut state = Parser::default();
+    let mut state = DomainParser::default();
     loop {
         match reader.read_event().ok()? {
             Event::Start(element) => state.open(&element),
@@ -148,20 +148,20 @@ pub fn domain(bytes: &[u8]) -> Option<Domain> {
 
 /// Where in the file the reader is, and what was found so far.
 #[derive(Default)]
-struct Parser {
+struct DomainParser {
     path: Vec<String>,
     name: String,
     state: Option<Arc<str>>,
     reason: Option<Arc<str>>,
     pid: Option<u32>,
     id: Option<u32>,
-    device: Option<Device>,
+    device: Option<HostDevice>,
     claims: Vec<Claim>,
 }
 
 /// The device that is being read.
 #[derive(Default)]
-struct Device {
+struct HostDevice {
     /// Whether its source is a PCI function of the host, as its own element says.
     given: bool,
     /// Whether its live form (`actual`) says so.
@@ -171,7 +171,7 @@ struct Device {
     address: Option<PciAddress>,
 }
 
-impl Parser {
+impl DomainParser {
     /// Whether the innermost elements are these.
     fn at(&self, names: &[&str]) -> bool {
         self.path.len() >= names.len() && self.path.iter().rev().zip(names.iter().rev()).all(|(a, b)| a == b)
@@ -191,10 +191,10 @@ impl Parser {
             }
             "domain" => self.id = get("id").and_then(|id| id.parse().ok()),
             "hostdev" if self.at(&["devices", "hostdev"]) => {
-                self.device = Some(Device { given: get("type") == Some("pci"), ..Device::default() });
+                self.device = Some(HostDevice { given: get("type") == Some("pci"), ..HostDevice::default() });
             }
             "interface" if self.at(&["devices", "interface"]) => {
-                self.device = Some(Device { given: get("type") == Some("hostdev"), ..Device::default() });
+                self.device = Some(HostDevice { given: get("type") == Some("hostdev"), ..HostDevice::default() });
             }
             _ => self.inside(innermost.to_owned().as_str(), &get),
         }

@@ -12,8 +12,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Found, Lane, NoLane, Pass, Setup, Spec};
-use super::io::{HostIo, Powers, reason_of};
+use super::collector::{Collector, DeviceReader, Discovered, GoneReader, ReadContext, Setup, Spec};
+use super::io::{Capabilities, HostIo, reason_of};
 use crate::model::holder::MissingAccess;
 use crate::model::reading::ReadError;
 
@@ -24,27 +24,27 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |_: &Setup| Box::new(Holders),
+    make: |_: &Setup| Box::new(HolderCollector),
 };
 
 const PROCESSES: &str = "processes";
 const LIBVIRT: &str = "libvirt";
 const NAMESPACES: &str = "namespaces";
 
-struct Holders;
+struct HolderCollector;
 
-impl Collector for Holders {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        let found = |key: &str| Found { key: Arc::from(key), device: None };
+impl Collector for HolderCollector {
+    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let found = |key: &str| Discovered { key: Arc::from(key), device: None };
         Ok(vec![found(LIBVIRT), found(NAMESPACES), found(PROCESSES)])
     }
 
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
         match &*found.key {
-            PROCESSES => Box::new(processes::Processes::default()),
-            LIBVIRT => Box::new(libvirt::Directories::default()),
-            NAMESPACES => Box::new(namespaces::Others::default()),
-            _ => Box::new(NoLane),
+            PROCESSES => Box::new(processes::ProcessReader::default()),
+            LIBVIRT => Box::new(libvirt::LibvirtReader::default()),
+            NAMESPACES => Box::new(namespaces::NamespaceReader::default()),
+            _ => Box::new(GoneReader),
         }
     }
 }
@@ -54,16 +54,16 @@ fn is_refusal(error: &io::Error) -> bool {
 }
 
 /// What hides where a descriptor or namespace of a process leads.
-const fn hides_target(powers: Powers) -> MissingAccess {
-    if powers.ptrace { MissingAccess::Refused } else { MissingAccess::Ptrace }
+const fn hides_target(capabilities: Capabilities) -> MissingAccess {
+    if capabilities.ptrace { MissingAccess::Refused } else { MissingAccess::Ptrace }
 }
 
 /// What hides the list of a process's descriptors.
-const fn hides_list(powers: Powers) -> MissingAccess {
-    match (powers.search, powers.ptrace) {
+const fn hides_list(capabilities: Capabilities) -> MissingAccess {
+    match (capabilities.search, capabilities.ptrace) {
         (false, false) => MissingAccess::Descriptors,
         (false, true) => MissingAccess::Search,
-        (true, _) => hides_target(powers),
+        (true, _) => hides_target(capabilities),
     }
 }
 
@@ -76,8 +76,8 @@ fn content(io: &dyn HostIo, path: &Path, most: usize) -> io::Result<Vec<u8>> {
 }
 
 /// The numbers of the processes that `/proc` shows.
-fn pids(pass: &Pass<'_>) -> io::Result<Vec<u32>> {
-    let names = pass.host.io.list(&pass.host.procfs)?;
+fn pids(cx: &ReadContext<'_>) -> io::Result<Vec<u32>> {
+    let names = cx.host.io.list(&cx.host.procfs)?;
     let mut pids: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     Ok(pids)
@@ -85,8 +85,8 @@ fn pids(pass: &Pass<'_>) -> io::Result<Vec<u32>> {
 
 /// The pod that a process belongs to, by UID, from its control group: `…/kubepods-burstable-pod<uid>.slice/…` or
 /// `…/kubepods/burstable/pod<uid>/…`.
-fn pod(pass: &Pass<'_>, pid: u32) -> Option<Arc<str>> {
-    let bytes = content(&*pass.host.io, &pass.host.procfs.join(pid.to_string()).join("cgroup"), 4096).ok()?;
+fn pod(cx: &ReadContext<'_>, pid: u32) -> Option<Arc<str>> {
+    let bytes = content(&*cx.host.io, &cx.host.procfs.join(pid.to_string()).join("cgroup"), 4096).ok()?;
     pod_of(std::str::from_utf8(&bytes).ok()?)
 }
 

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::{content, hides_target, is_refusal, pids, pod};
-use crate::host::collector::{Lane, Pass};
+use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
 use crate::model::holder::{MissingAccess, NamespaceInterface, Namespaces};
 use crate::model::snapshot::Fact;
@@ -19,19 +19,19 @@ const ALL: u64 = 4;
 /// How many processes of a namespace are tried until one shows its interfaces.
 const TRIES: usize = 4;
 
-/// The lane.
+/// The reader.
 #[derive(Default)]
-pub(super) struct Others {
+pub(super) struct NamespaceReader {
     passes: u64,
     /// The namespace of each process by its number, or what hides it.
     known: BTreeMap<u32, Result<u64, MissingAccess>>,
 }
 
-impl Lane for Others {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+impl DeviceReader for NamespaceReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let unseen = |missing| Namespaces { interfaces: Vec::new(), missing: Some(missing) };
-        let Ok(pids) = pids(pass) else { return vec![Arc::new(unseen(MissingAccess::Processes))] };
-        let own = match [namespace(pass, "self"), namespace(pass, "1")] {
+        let Ok(pids) = pids(cx) else { return vec![Arc::new(unseen(MissingAccess::Processes))] };
+        let own = match [namespace(cx, "self"), namespace(cx, "1")] {
             [Some(Ok(own)), _] | [_, Some(Ok(own))] => own,
             [Some(Err(missing)), _] | [_, Some(Err(missing))] => return vec![Arc::new(unseen(missing))],
             [None, None] => return vec![Arc::new(unseen(MissingAccess::Processes))],
@@ -43,7 +43,7 @@ impl Lane for Others {
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
         for pid in pids {
             if let Entry::Vacant(entry) = self.known.entry(pid)
-                && let Some(namespace) = namespace(pass, &pid.to_string())
+                && let Some(namespace) = namespace(cx, &pid.to_string())
             {
                 entry.insert(namespace);
             }
@@ -54,7 +54,7 @@ impl Lane for Others {
                 members.entry(number).or_default().push(*pid);
             }
         }
-        let names = names(pass);
+        let names = names(cx);
         let mut found = Namespaces { interfaces: Vec::new(), missing: self.known.values().find_map(|seen| seen.err()) };
         for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
             // Nobody lives there through whom it could be seen.
@@ -64,9 +64,10 @@ impl Lane for Others {
         for (number, pids) in members {
             let name = names.get(&number).map_or_else(|| Arc::from(number.to_string()), Arc::clone);
             let mut missing = None;
-            let seen = pids.iter().take(TRIES).find_map(|pid| {
-                interfaces(pass, *pid, &name).map_err(|hidden| missing = missing.or(Some(hidden))).ok()
-            });
+            let seen = pids
+                .iter()
+                .take(TRIES)
+                .find_map(|pid| interfaces(cx, *pid, &name).map_err(|hidden| missing = missing.or(Some(hidden))).ok());
             match seen {
                 Some(interfaces) => found.interfaces.extend(interfaces),
                 None => found.missing = found.missing.or(missing),
@@ -78,42 +79,42 @@ impl Lane for Others {
 
 /// The number of a process's network namespace (`net:[4026531840]`), or what hides it; none for a process that is no
 /// more.
-fn namespace(pass: &Pass<'_>, process: &str) -> Option<Result<u64, MissingAccess>> {
-    let target = match pass.host.io.link(&pass.host.procfs.join(process).join("ns/net")) {
+fn namespace(cx: &ReadContext<'_>, process: &str) -> Option<Result<u64, MissingAccess>> {
+    let target = match cx.host.io.link(&cx.host.procfs.join(process).join("ns/net")) {
         Ok(target) => target,
-        Err(error) => return is_refusal(&error).then(|| Err(hides_target(pass.host.io.powers()))),
+        Err(error) => return is_refusal(&error).then(|| Err(hides_target(cx.host.io.capabilities()))),
     };
     let number = target.to_str()?.strip_prefix("net:[")?.strip_suffix(']')?.parse();
     number.ok().map(Ok)
 }
 
 /// Named namespaces by number: files that namespaces are mounted on.
-fn names(pass: &Pass<'_>) -> BTreeMap<u64, Arc<str>> {
-    let directory = &pass.host.roots.netns;
-    let names = pass.host.io.list(directory).unwrap_or_default();
-    let number = |name: &String| pass.host.io.stamp(&directory.join(name)).ok().map(|stamp| stamp.identity.1);
+fn names(cx: &ReadContext<'_>) -> BTreeMap<u64, Arc<str>> {
+    let directory = &cx.host.roots.netns;
+    let names = cx.host.io.list(directory).unwrap_or_default();
+    let number = |name: &String| cx.host.io.stamp(&directory.join(name)).ok().map(|stamp| stamp.identity.1);
     names.iter().filter_map(|name| Some((number(name)?, Arc::from(name.as_str())))).collect()
 }
 
 /// The interfaces of PCI functions that a process sees, or what hides them: its `/sys` may be another namespace's.
-fn interfaces(pass: &Pass<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<NamespaceInterface>, MissingAccess> {
-    let process = pass.host.procfs.join(pid.to_string());
+fn interfaces(cx: &ReadContext<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<NamespaceInterface>, MissingAccess> {
+    let process = cx.host.procfs.join(pid.to_string());
     let class = process.join("root").join("sys/class/net");
     let hidden = |error: io::Error| {
-        if is_refusal(&error) { hides_target(pass.host.io.powers()) } else { MissingAccess::Namespace }
+        if is_refusal(&error) { hides_target(cx.host.io.capabilities()) } else { MissingAccess::Namespace }
     };
     let listed: BTreeSet<String> =
-        pass.host.io.list(&class).map_err(hidden)?.into_iter().filter(|name| name != "bonding_masters").collect();
-    let devices = content(&*pass.host.io, &process.join("net/dev"), 64 * 1024).map_err(hidden)?;
+        cx.host.io.list(&class).map_err(hidden)?.into_iter().filter(|name| name != "bonding_masters").collect();
+    let devices = content(&*cx.host.io, &process.join("net/dev"), 64 * 1024).map_err(hidden)?;
     if listed != devices_of(&String::from_utf8_lossy(&devices)) {
         return Err(MissingAccess::Namespace);
     }
     let function = |name: &String| {
-        let target = pass.host.io.link(&class.join(name)).ok()?;
+        let target = cx.host.io.link(&class.join(name)).ok()?;
         // `../../devices/pci0000:97/…/0000:98:00.1/net/eth0`
         target.ancestors().skip(1).find_map(address_of_path)
     };
-    let pod = pod(pass, pid);
+    let pod = pod(cx, pid);
     let found = listed.iter().filter_map(|name| {
         let (netdev, namespace, pod) = (Arc::from(name.as_str()), Arc::clone(namespace), pod.clone());
         Some(NamespaceInterface { address: function(name)?, netdev, namespace, pod })

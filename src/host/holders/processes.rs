@@ -1,11 +1,11 @@
-//! Processes that have functions open (`/proc/<pid>/fd`, `fdinfo`).
+//! ProcessReader that have functions open (`/proc/<pid>/fd`, `fdinfo`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use super::{content, hides_list, hides_target, is_refusal, pids, pod};
-use crate::host::collector::{Lane, Pass};
+use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
 use crate::model::holder::{DeviceFile, MissingAccess, Opener, Openers};
@@ -16,23 +16,23 @@ use crate::model::sriov::is_user_space;
 /// known to open them.
 const ALL: u64 = 4;
 
-/// The lane.
+/// The reader.
 #[derive(Default)]
-pub(super) struct Processes {
+pub(super) struct ProcessReader {
     passes: u64,
-    /// Processes that were looked into, and what they had open.
+    /// ProcessReader that were looked into, and what they had open.
     known: BTreeMap<u32, Option<Opener>>,
     missing: Option<MissingAccess>,
 }
 
-impl Lane for Processes {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let pids = match pids(pass) {
+impl DeviceReader for ProcessReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let pids = match pids(cx) {
             Ok(pids) => pids,
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
-                    let procfs = pass.host.procfs.clone();
-                    pass.fault(&procfs, reason);
+                    let procfs = cx.host.procfs.clone();
+                    cx.fault(&procfs, reason);
                 }
                 return vec![Arc::new(Openers::default())];
             }
@@ -40,7 +40,7 @@ impl Lane for Processes {
         if pids.is_empty() {
             return vec![Arc::new(Openers::default())];
         }
-        if !has_given_away(pass) {
+        if !has_given_away(cx) {
             // Nothing can be open: no process needs to be looked into.
             self.known.clear();
             self.passes = 0;
@@ -51,15 +51,15 @@ impl Lane for Processes {
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
         let mut missing = self.missing.filter(|_| !all);
         for pid in pids {
-            let due = all || self.known.get(&pid).is_none_or(Option::is_some) || opens_functions(pass, pid);
+            let due = all || self.known.get(&pid).is_none_or(Option::is_some) || opens_functions(cx, pid);
             if due {
-                match look(pass, pid) {
+                match look(cx, pid) {
                     Ok(opener) => {
                         self.known.insert(pid, opener);
                     }
-                    Err(Unseen::Hidden(what)) => missing = Some(what),
+                    Err(ProcessError::Hidden(what)) => missing = Some(what),
                     // It ended meanwhile.
-                    Err(Unseen::Ended) => {
+                    Err(ProcessError::Ended) => {
                         self.known.remove(&pid);
                     }
                 }
@@ -72,9 +72,9 @@ impl Lane for Processes {
 }
 
 /// Whether any function is bound to a driver for user space.
-fn has_given_away(pass: &Pass<'_>) -> bool {
-    let io = &pass.host.io;
-    let drivers = pass.host.sysfs.join("bus/pci/drivers");
+fn has_given_away(cx: &ReadContext<'_>) -> bool {
+    let io = &cx.host.io;
+    let drivers = cx.host.sysfs.join("bus/pci/drivers");
     let names = io.list(&drivers).unwrap_or_default();
     names.iter().filter(|name| is_user_space(name)).any(|name| {
         io.list(&drivers.join(name)).is_ok_and(|entries| entries.iter().any(|e| address_of(Path::new(e)).is_some()))
@@ -82,21 +82,21 @@ fn has_given_away(pass: &Pass<'_>) -> bool {
 }
 
 /// Whether a process is of a kind that opens functions while it runs.
-fn opens_functions(pass: &Pass<'_>, pid: u32) -> bool {
-    name(pass, pid).is_some_and(|name| {
+fn opens_functions(cx: &ReadContext<'_>, pid: u32) -> bool {
+    name(cx, pid).is_some_and(|name| {
         ["qemu", "kvm", "cloud-hyp", "firecracker", "crosvm", "dpdk", "vpp", "ovs-vswitchd"]
             .iter()
             .any(|start| name.starts_with(start))
     })
 }
 
-fn name(pass: &Pass<'_>, pid: u32) -> Option<Arc<str>> {
-    let bytes = content(&*pass.host.io, &pass.host.procfs.join(pid.to_string()).join("comm"), 64).ok()?;
+fn name(cx: &ReadContext<'_>, pid: u32) -> Option<Arc<str>> {
+    let bytes = content(&*cx.host.io, &cx.host.procfs.join(pid.to_string()).join("comm"), 64).ok()?;
     std::str::from_utf8(&bytes).ok().map(|text| Arc::from(text.trim_end()))
 }
 
 /// Why a process was not looked into.
-enum Unseen {
+enum ProcessError {
     /// It may not be.
     Hidden(MissingAccess),
     /// It is no more.
@@ -104,25 +104,23 @@ enum Unseen {
 }
 
 /// What a process has open; none when that is nothing of interest.
-fn look(pass: &Pass<'_>, pid: u32) -> Result<Option<Opener>, Unseen> {
-    let directory = pass.host.procfs.join(pid.to_string());
+fn look(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessError> {
+    let directory = cx.host.procfs.join(pid.to_string());
     let descriptors = directory.join("fd");
     let mut handles = Vec::new();
-    let powers = || pass.host.io.powers();
-    let listed = pass
-        .host
-        .io
-        .list(&descriptors)
-        .map_err(|error| if is_refusal(&error) { Unseen::Hidden(hides_list(powers())) } else { Unseen::Ended })?;
+    let capabilities = || cx.host.io.capabilities();
+    let listed = cx.host.io.list(&descriptors).map_err(|error| {
+        if is_refusal(&error) { ProcessError::Hidden(hides_list(capabilities())) } else { ProcessError::Ended }
+    })?;
     for descriptor in listed {
-        let target = match pass.host.io.link(&descriptors.join(&descriptor)) {
+        let target = match cx.host.io.link(&descriptors.join(&descriptor)) {
             Ok(target) => target,
-            Err(error) if is_refusal(&error) => return Err(Unseen::Hidden(hides_target(powers()))),
+            Err(error) if is_refusal(&error) => return Err(ProcessError::Hidden(hides_target(capabilities()))),
             Err(_) => continue,
         };
         let Some(target) = target.to_str() else { continue };
         if target.starts_with("anon_inode:") && target.contains("vfio-device") {
-            let info = content(&*pass.host.io, &directory.join("fdinfo").join(&descriptor), 4096).unwrap_or_default();
+            let info = content(&*cx.host.io, &directory.join("fdinfo").join(&descriptor), 4096).unwrap_or_default();
             handles.extend(std::str::from_utf8(&info).ok().and_then(function));
         } else {
             handles.extend(handle(target));
@@ -133,12 +131,12 @@ fn look(pass: &Pass<'_>, pid: u32) -> Result<Option<Opener>, Unseen> {
     }
     handles.sort_unstable();
     handles.dedup();
-    let line = content(&*pass.host.io, &directory.join("cmdline"), 64 * 1024).unwrap_or_default();
+    let line = content(&*cx.host.io, &directory.join("cmdline"), 64 * 1024).unwrap_or_default();
     Ok(Some(Opener {
         pid,
-        name: name(pass, pid).unwrap_or_else(|| Arc::from(pid.to_string())),
+        name: name(cx, pid).unwrap_or_else(|| Arc::from(pid.to_string())),
         domain: domain(&line),
-        pod: pod(pass, pid),
+        pod: pod(cx, pid),
         handles,
     }))
 }

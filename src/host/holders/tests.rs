@@ -6,48 +6,48 @@ use rustix::io::Errno;
 use super::libvirt::domain;
 use super::*;
 use crate::host::collector::Filter;
-use crate::host::rig::{Rig, facts};
+use crate::host::harness::{CollectorHarness, facts};
 use crate::model::holder::{DeviceFile, Libvirt, Namespaces, Openers};
 use crate::model::sriov::Mac;
 
 const POD: &str = "0::/kubepods.slice/kubepods-burstable.slice/\
                    kubepods-burstable-pod3b1f0a52_1111_4222_8333_944444444444.slice/cri-containerd-ab.scope\n";
 
-fn rig() -> Rig {
-    let rig = Rig::new(&SPEC, Filter::default());
-    rig.memory.symlink("/proc/self/ns/net", "net:[100]");
-    rig.memory.symlink("/sys/bus/pci/drivers/vfio-pci/0000:98:00.1", "../../../../devices/pci0000:97/0000:98:00.1");
-    rig
+fn harness() -> CollectorHarness {
+    let harness = CollectorHarness::new(&SPEC, Filter::default());
+    harness.memory.symlink("/proc/self/ns/net", "net:[100]");
+    harness.memory.symlink("/sys/bus/pci/drivers/vfio-pci/0000:98:00.1", "../../../../devices/pci0000:97/0000:98:00.1");
+    harness
 }
 
-fn process(rig: &Rig, pid: u32, name: &str, line: &str, descriptors: &[&str]) {
+fn process(harness: &CollectorHarness, pid: u32, name: &str, line: &str, descriptors: &[&str]) {
     let at = |file: &str| format!("/proc/{pid}/{file}");
-    rig.memory.set(at("comm"), format!("{name}\n"));
-    rig.memory.set(at("cmdline"), line.replace(' ', "\0"));
-    rig.memory.set(at("cgroup"), "0::/system.slice/x.service\n");
-    rig.memory.symlink(at("ns/net"), "net:[100]");
-    rig.memory.directory(at("fd"));
+    harness.memory.set(at("comm"), format!("{name}\n"));
+    harness.memory.set(at("cmdline"), line.replace(' ', "\0"));
+    harness.memory.set(at("cgroup"), "0::/system.slice/x.service\n");
+    harness.memory.symlink(at("ns/net"), "net:[100]");
+    harness.memory.directory(at("fd"));
     for (number, target) in descriptors.iter().enumerate() {
-        rig.memory.symlink(at(&format!("fd/{number}")), *target);
+        harness.memory.symlink(at(&format!("fd/{number}")), *target);
     }
 }
 
-fn read<T: Clone + 'static>(rig: &mut Rig) -> T {
-    rig.discover().unwrap();
-    facts::<T>(&rig.read()).pop().expect("a fact")
+fn read<T: Clone + 'static>(harness: &mut CollectorHarness) -> T {
+    harness.discover().unwrap();
+    facts::<T>(&harness.read()).pop().expect("a fact")
 }
 
 #[test]
 fn machines_pods_and_programs() {
-    let mut rig = rig();
-    process(&rig, 10, "systemd", "/sbin/init", &["/dev/null"]);
+    let mut harness = harness();
+    process(&harness, 10, "systemd", "/sbin/init", &["/dev/null"]);
     let qemu = "/usr/bin/qemu-system-x86_64 -name guest=vm1,debug-threads=on -S";
-    process(&rig, 20, "qemu-system-x86", qemu, &["/dev/vfio/vfio", "/dev/vfio/40", "/dev/kvm"]);
-    process(&rig, 30, "dpdk-testpmd", "/app/testpmd", &["/dev/vfio/devices/vfio3"]);
-    rig.memory.set("/proc/30/cgroup", POD);
-    process(&rig, 40, "vpp", "/usr/bin/vpp", &["anon_inode:[vfio-device]", "/dev/uio2"]);
-    rig.memory.set("/proc/40/fdinfo/0", "pos:\t0\nvfio-device-syspath: /sys/devices/pci0000:97/0000:98:00.4\n");
-    let openers: Openers = read(&mut rig);
+    process(&harness, 20, "qemu-system-x86", qemu, &["/dev/vfio/vfio", "/dev/vfio/40", "/dev/kvm"]);
+    process(&harness, 30, "dpdk-testpmd", "/app/testpmd", &["/dev/vfio/devices/vfio3"]);
+    harness.memory.set("/proc/30/cgroup", POD);
+    process(&harness, 40, "vpp", "/usr/bin/vpp", &["anon_inode:[vfio-device]", "/dev/uio2"]);
+    harness.memory.set("/proc/40/fdinfo/0", "pos:\t0\nvfio-device-syspath: /sys/devices/pci0000:97/0000:98:00.4\n");
+    let openers: Openers = read(&mut harness);
     assert!(openers.missing.is_none() && openers.visible);
     let [vm, pod, program] = &openers.openers[..] else { panic!("{openers:?}") };
     assert_eq!((vm.domain.as_deref(), &*vm.handles), (Some("vm1"), &[DeviceFile::Group(40)][..]));
@@ -56,52 +56,52 @@ fn machines_pods_and_programs() {
         program.handles,
         [DeviceFile::Node("uio2".into()), DeviceFile::Function("0000:98:00.4".parse().unwrap())]
     );
-    rig.memory.remove("/proc/20");
-    process(&rig, 50, "qemu-kvm", "/usr/libexec/qemu-kvm -name vm2", &["/dev/vfio/41"]);
-    let openers: Openers = read(&mut rig);
+    harness.memory.remove("/proc/20");
+    process(&harness, 50, "qemu-kvm", "/usr/libexec/qemu-kvm -name vm2", &["/dev/vfio/41"]);
+    let openers: Openers = read(&mut harness);
     assert_eq!(openers.openers.last().and_then(|opener| opener.domain.as_deref()), Some("vm2"));
     assert_eq!(openers.openers.len(), 3);
 }
 
 #[test]
 fn without_permission_what_is_hidden_is_said_and_nothing_else() {
-    let mut rig = rig();
-    process(&rig, 10, "systemd", "/sbin/init", &["/dev/null"]);
-    rig.memory.remove("/proc/10/fd");
-    rig.memory.fail("/proc/10/fd", Errno::ACCESS);
-    let openers: Openers = read(&mut rig);
+    let mut harness = harness();
+    process(&harness, 10, "systemd", "/sbin/init", &["/dev/null"]);
+    harness.memory.remove("/proc/10/fd");
+    harness.memory.fail("/proc/10/fd", Errno::ACCESS);
+    let openers: Openers = read(&mut harness);
     assert!(openers.visible);
-    assert_eq!(rig.faults, []);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
 fn a_host_without_processes_shows_no_holder() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    assert_eq!(read::<Openers>(&mut rig), Openers::default());
-    assert_eq!(read::<Namespaces>(&mut rig).missing, Some(MissingAccess::Processes));
-    let libvirt: Libvirt = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    assert_eq!(read::<Openers>(&mut harness), Openers::default());
+    assert_eq!(read::<Namespaces>(&mut harness).missing, Some(MissingAccess::Processes));
+    let libvirt: Libvirt = read(&mut harness);
     assert_eq!((libvirt.domains.len(), libvirt.readable, libvirt.has_live), (0, true, false));
-    assert_eq!(rig.faults, []);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
 fn interfaces_in_other_namespaces() {
-    let mut rig = rig();
-    process(&rig, 10, "systemd", "/sbin/init", &[]);
-    process(&rig, 20, "app", "/app", &[]);
-    rig.memory.symlink("/proc/20/ns/net", "net:[200]");
-    rig.memory.set("/proc/20/cgroup", POD);
+    let mut harness = harness();
+    process(&harness, 10, "systemd", "/sbin/init", &[]);
+    process(&harness, 20, "app", "/app", &[]);
+    harness.memory.symlink("/proc/20/ns/net", "net:[200]");
+    harness.memory.set("/proc/20/cgroup", POD);
     let net = |name: &str| format!("{}/sys/class/net/{name}", "/proc/20/root");
-    rig.memory.symlink(net("eth1"), "../../devices/pci0000:97/0000:98:00.1/net/eth1");
-    rig.memory.symlink(net("lo"), "../../devices/virtual/net/lo");
-    rig.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n  eth1: 0 0\n");
-    let found: Namespaces = read(&mut rig);
+    harness.memory.symlink(net("eth1"), "../../devices/pci0000:97/0000:98:00.1/net/eth1");
+    harness.memory.symlink(net("lo"), "../../devices/virtual/net/lo");
+    harness.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n  eth1: 0 0\n");
+    let found: Namespaces = read(&mut harness);
     let [eth1] = &found.interfaces[..] else { panic!("{found:?}") };
     assert_eq!((eth1.address.to_string().as_str(), &*eth1.netdev, &*eth1.namespace), ("0000:98:00.1", "eth1", "200"));
     assert!(eth1.pod.is_some() && found.missing.is_none());
     // A `/sys` that is another namespace's says nothing of this one.
-    rig.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n");
-    let found: Namespaces = read(&mut rig);
+    harness.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n");
+    let found: Namespaces = read(&mut harness);
     assert_eq!((found.interfaces.len(), found.missing), (0, Some(MissingAccess::Namespace)));
 }
 
@@ -135,21 +135,21 @@ fn live_statuses_and_definitions() {
 
 #[test]
 fn a_domain_that_runs_is_known_by_its_status() {
-    let mut rig = rig();
-    rig.memory.set("/run/libvirt/qemu/a.xml", LIVE);
-    rig.memory.set("/run/libvirt/qemu/a.pid", "3803518");
-    rig.memory.set("/etc/libvirt/qemu/a.xml", "<domain><name>a&amp;b</name></domain>");
-    rig.memory.set("/etc/libvirt/qemu/b.xml", "<domain><name>b</name></domain>");
-    rig.memory.directory("/etc/libvirt/qemu/networks");
-    let libvirt: Libvirt = read(&mut rig);
+    let mut harness = harness();
+    harness.memory.set("/run/libvirt/qemu/a.xml", LIVE);
+    harness.memory.set("/run/libvirt/qemu/a.pid", "3803518");
+    harness.memory.set("/etc/libvirt/qemu/a.xml", "<domain><name>a&amp;b</name></domain>");
+    harness.memory.set("/etc/libvirt/qemu/b.xml", "<domain><name>b</name></domain>");
+    harness.memory.directory("/etc/libvirt/qemu/networks");
+    let libvirt: Libvirt = read(&mut harness);
     let names: Vec<(&str, bool)> = libvirt.domains.iter().map(|domain| (&*domain.name, domain.live)).collect();
     assert_eq!((names, libvirt.has_live, libvirt.readable), (vec![("a&b", true), ("b", false)], true, true));
-    rig.memory.remove("/run/libvirt/qemu/a.xml");
-    let libvirt: Libvirt = read(&mut rig);
+    harness.memory.remove("/run/libvirt/qemu/a.xml");
+    let libvirt: Libvirt = read(&mut harness);
     assert!(libvirt.domains.iter().all(|domain| !domain.live));
-    rig.memory.fail("/run/libvirt/qemu/a.xml", Errno::ACCESS);
-    assert!(!read::<Libvirt>(&mut rig).readable);
-    assert_eq!(rig.faults, []);
+    harness.memory.fail("/run/libvirt/qemu/a.xml", Errno::ACCESS);
+    assert!(!read::<Libvirt>(&mut harness).readable);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
@@ -172,13 +172,13 @@ proptest! {
 
 #[test]
 fn what_is_missing_is_what_this_process_lacks() {
-    let powers = |search, ptrace| Powers { ptrace, search };
-    assert_eq!(hides_list(powers(false, false)).as_str(), "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH");
-    assert_eq!(hides_list(powers(false, true)).as_str(), "CAP_DAC_READ_SEARCH");
-    assert_eq!(hides_list(powers(true, false)).as_str(), "CAP_SYS_PTRACE");
-    assert_eq!(hides_target(powers(false, false)).as_str(), "CAP_SYS_PTRACE");
+    let capabilities = |search, ptrace| Capabilities { ptrace, search };
+    assert_eq!(hides_list(capabilities(false, false)).as_str(), "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH");
+    assert_eq!(hides_list(capabilities(false, true)).as_str(), "CAP_DAC_READ_SEARCH");
+    assert_eq!(hides_list(capabilities(true, false)).as_str(), "CAP_SYS_PTRACE");
+    assert_eq!(hides_target(capabilities(false, false)).as_str(), "CAP_SYS_PTRACE");
     // With everything and still refused, no capability helps.
-    for hidden in [hides_list(powers(true, true)), hides_target(powers(false, true))] {
+    for hidden in [hides_list(capabilities(true, true)), hides_target(capabilities(false, true))] {
         assert_eq!(hidden, MissingAccess::Refused);
         assert!(!hidden.as_str().contains("CAP_"));
     }

@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::host::collector::Pass;
-use crate::host::file::Watched;
+use crate::host::collector::ReadContext;
+use crate::host::file::PolledFile;
 use crate::host::text;
 use crate::model::cpus::CpuSet;
 use crate::model::reading::{ReadError, Reading};
@@ -13,10 +13,10 @@ use crate::model::reading::{ReadError, Reading};
 const SELDOM: u32 = 20;
 
 /// The files of one vector, and what they said.
-pub(super) struct Affinity {
-    effective_file: Watched,
-    allowed_file: Watched,
-    hint_file: Watched,
+pub(super) struct VectorAffinity {
+    effective_file: PolledFile,
+    allowed_file: PolledFile,
+    hint_file: PolledFile,
     age: u32,
     /// CPUs that serve it.
     pub(super) effective: Option<Arc<CpuSet>>,
@@ -28,10 +28,10 @@ pub(super) struct Affinity {
     pub(super) managed: bool,
 }
 
-impl Affinity {
+impl VectorAffinity {
     pub(super) fn new(procfs: &Path, irq: u32) -> Self {
         let directory = procfs.join("irq").join(irq.to_string());
-        let file = |name| Watched::new(directory.join(name));
+        let file = |name| PolledFile::new(directory.join(name));
         Self {
             effective_file: file("effective_affinity_list"),
             allowed_file: file("smp_affinity_list"),
@@ -45,9 +45,9 @@ impl Affinity {
     }
 
     /// Looks again. There may be thousands of vectors: no descriptor is kept.
-    pub(super) fn look(&mut self, pass: &mut Pass<'_>) {
+    pub(super) fn look(&mut self, cx: &mut ReadContext<'_>) {
         let before = self.effective.take();
-        self.effective = kept(before.as_ref(), self.effective_file.read(pass, list));
+        self.effective = kept(before.as_ref(), self.effective_file.read(cx, list));
         self.effective_file.close();
         if self.age > 0 && self.age < SELDOM && self.effective == before {
             self.age += 1;
@@ -55,17 +55,17 @@ impl Affinity {
         }
         self.age = 1;
         let before = self.allowed.take();
-        self.allowed = kept(before.as_ref(), self.allowed_file.read(pass, list));
+        self.allowed = kept(before.as_ref(), self.allowed_file.read(cx, list));
         self.allowed_file.close();
         let before = self.hint.take();
-        self.hint = kept(before.as_ref(), self.hint_file.read(pass, mask));
+        self.hint = kept(before.as_ref(), self.hint_file.read(cx, mask));
         self.hint_file.close();
         // Where it cannot be asked for, nobody is said to be in the way.
-        self.managed = matches!(pass.host.io.is_writable(self.allowed_file.path()), Ok(Some(false)));
+        self.managed = matches!(cx.host.io.is_writable(self.allowed_file.path()), Ok(Some(false)));
     }
 
     pub(super) fn is_quarantined(&self) -> bool {
-        [&self.effective_file, &self.allowed_file, &self.hint_file].into_iter().any(Watched::is_quarantined)
+        [&self.effective_file, &self.allowed_file, &self.hint_file].into_iter().any(PolledFile::is_quarantined)
     }
 }
 

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use super::affinity::list;
 use super::names;
-use super::table::{self, Rows, Scratch, Tail};
-use crate::host::collector::Pass;
-use crate::host::file::Watched;
+use super::table::{self, RowNames, RowVisitor, TableBuffer};
+use crate::host::collector::ReadContext;
+use crate::host::file::PolledFile;
 use crate::host::io::reason_of;
 use crate::host::text;
 use crate::model::cpus::CpuSet;
@@ -24,7 +24,7 @@ const RECOUNT: u32 = 40;
 
 /// What a pass found of one vector.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Counted {
+pub(super) struct VectorCounts {
     /// Counts by CPU.
     pub(super) counts: Option<RawCounts>,
     /// Names of its actions.
@@ -32,7 +32,7 @@ pub(super) struct Counted {
 }
 
 /// A function whose vectors are known by their names only.
-pub(super) struct Unlisted {
+pub(super) struct UnlistedFunction {
     pub(super) address: PciAddress,
     pub(super) text: String,
     pub(super) interfaces: Vec<String>,
@@ -40,40 +40,40 @@ pub(super) struct Unlisted {
 
 /// Reads counts.
 #[derive(Default)]
-pub(super) struct Counter {
-    scratch: Scratch,
+pub(super) struct VectorCounter {
+    buffer: TableBuffer,
     passes: u32,
-    /// Rows of the table, where vectors have files of their own.
+    /// RowVisitor of the table, where vectors have files of their own.
     rows: Option<usize>,
     possible: Option<CpuSet>,
     /// A vector's file ended before its last CPU: they hold a page.
     cut_off: bool,
 }
 
-impl Counter {
+impl VectorCounter {
     /// Counts these vectors; with functions whose vectors are not listed, finds those too.
     pub(super) fn read(
         &mut self,
-        pass: &mut Pass<'_>,
+        cx: &mut ReadContext<'_>,
         wanted: &[u32],
-        unlisted: &[Unlisted],
-        known: &BTreeMap<u32, Counted>,
-    ) -> (BTreeMap<u32, Counted>, Vec<(PciAddress, u32)>) {
-        if unlisted.is_empty() && self.files_are_cheaper(pass, wanted.len()) {
-            if let Some(counted) = self.read_files(pass, wanted, known) {
+        unlisted: &[UnlistedFunction],
+        known: &BTreeMap<u32, VectorCounts>,
+    ) -> (BTreeMap<u32, VectorCounts>, Vec<(PciAddress, u32)>) {
+        if unlisted.is_empty() && self.files_are_cheaper(cx, wanted.len()) {
+            if let Some(counted) = self.read_files(cx, wanted, known) {
                 return (counted, Vec::new());
             }
             self.cut_off = true;
         }
-        self.read_table(pass, wanted, unlisted, known)
+        self.read_table(cx, wanted, unlisted, known)
     }
 
-    fn files_are_cheaper(&mut self, pass: &mut Pass<'_>, wanted: usize) -> bool {
+    fn files_are_cheaper(&mut self, cx: &mut ReadContext<'_>, wanted: usize) -> bool {
         if self.passes.is_multiple_of(RECOUNT) {
-            let listed = pass.host.io.list(&pass.host.sysfs.join("kernel/irq"));
+            let listed = cx.host.io.list(&cx.host.sysfs.join("kernel/irq"));
             self.rows = listed.ok().map(|names| names.len());
-            let mut possible = Watched::new(pass.host.sysfs.join("devices/system/cpu/possible"));
-            self.possible = possible.read(pass, list).value();
+            let mut possible = PolledFile::new(cx.host.sysfs.join("devices/system/cpu/possible"));
+            self.possible = possible.read(cx, list).value();
         }
         self.passes = self.passes.wrapping_add(1);
         !self.cut_off && self.possible.is_some() && self.rows.is_some_and(|rows| wanted * ROWS_A_FILE < rows)
@@ -82,15 +82,15 @@ impl Counter {
     /// None when a file does not have a count for every CPU that there could be.
     fn read_files(
         &self,
-        pass: &mut Pass<'_>,
+        cx: &mut ReadContext<'_>,
         wanted: &[u32],
-        known: &BTreeMap<u32, Counted>,
-    ) -> Option<BTreeMap<u32, Counted>> {
+        known: &BTreeMap<u32, VectorCounts>,
+    ) -> Option<BTreeMap<u32, VectorCounts>> {
         let possible: Vec<u32> = self.possible.as_ref()?.iter().take(1 << 16).collect();
         let mut counted = BTreeMap::new();
         for irq in wanted {
-            let directory = pass.host.sysfs.join("kernel/irq").join(irq.to_string());
-            let counts = Watched::new(directory.join("per_cpu_count")).read(pass, |text| per_cpu(text, &possible));
+            let directory = cx.host.sysfs.join("kernel/irq").join(irq.to_string());
+            let counts = PolledFile::new(directory.join("per_cpu_count")).read(cx, |text| per_cpu(text, &possible));
             let counts = match counts {
                 Reading::Value(Some(counts)) => Some(counts),
                 Reading::Value(None) => return None,
@@ -98,28 +98,28 @@ impl Counter {
             };
             let actions = match known.get(irq).and_then(|known| known.actions.clone()) {
                 Some(actions) => Some(actions),
-                None => Watched::new(directory.join("actions")).read(pass, text::label).value(),
+                None => PolledFile::new(directory.join("actions")).read(cx, text::label).value(),
             };
-            counted.insert(*irq, Counted { counts, actions });
+            counted.insert(*irq, VectorCounts { counts, actions });
         }
         Some(counted)
     }
 
     fn read_table(
         &mut self,
-        pass: &mut Pass<'_>,
+        cx: &mut ReadContext<'_>,
         wanted: &[u32],
-        unlisted: &[Unlisted],
-        known: &BTreeMap<u32, Counted>,
-    ) -> (BTreeMap<u32, Counted>, Vec<(PciAddress, u32)>) {
-        let mut taker = Taker { wanted, unlisted, known, counted: BTreeMap::new(), claimed: Vec::new() };
-        let path = pass.host.procfs.join("interrupts");
-        let file = pass.host.io.open(&path);
-        let outcome = file.and_then(|mut file| table::read(&mut *file, &mut self.scratch, &mut taker));
+        unlisted: &[UnlistedFunction],
+        known: &BTreeMap<u32, VectorCounts>,
+    ) -> (BTreeMap<u32, VectorCounts>, Vec<(PciAddress, u32)>) {
+        let mut taker = VectorRows { wanted, unlisted, known, counted: BTreeMap::new(), claimed: Vec::new() };
+        let path = cx.host.procfs.join("interrupts");
+        let file = cx.host.io.open(&path);
+        let outcome = file.and_then(|mut file| table::read(&mut *file, &mut self.buffer, &mut taker));
         if let Err(error) = outcome
             && let Some(reason) = reason_of(&error)
         {
-            pass.fault(&path, reason);
+            cx.fault(&path, reason);
         }
         (taker.counted, taker.claimed)
     }
@@ -141,35 +141,35 @@ fn per_cpu(bytes: &[u8], possible: &[u32]) -> Reading<Option<RawCounts>> {
 }
 
 /// Takes the rows of the vectors that are wanted.
-struct Taker<'a> {
+struct VectorRows<'a> {
     /// By number, in order.
     wanted: &'a [u32],
-    unlisted: &'a [Unlisted],
-    known: &'a BTreeMap<u32, Counted>,
-    counted: BTreeMap<u32, Counted>,
+    unlisted: &'a [UnlistedFunction],
+    known: &'a BTreeMap<u32, VectorCounts>,
+    counted: BTreeMap<u32, VectorCounts>,
     claimed: Vec<(PciAddress, u32)>,
 }
 
-impl Rows for Taker<'_> {
+impl RowVisitor for VectorRows<'_> {
     fn wants(&mut self, irq: u32) -> bool {
         self.wanted.binary_search(&irq).is_ok()
     }
 
-    fn wants_named(&mut self, irq: u32, tail: &Tail<'_>) -> bool {
-        let own = |function: &&Unlisted| names::belongs(tail, &function.text, &function.interfaces);
+    fn wants_named(&mut self, irq: u32, names: &RowNames<'_>) -> bool {
+        let own = |function: &&UnlistedFunction| names::belongs(names, &function.text, &function.interfaces);
         let owner = self.unlisted.iter().find(own).map(|function| function.address);
         self.claimed.extend(owner.map(|address| (address, irq)));
         owner.is_some()
     }
 
-    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, tail: &Tail<'_>) {
+    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, names: &RowNames<'_>) {
         let known = self.known.get(&irq).and_then(|known| known.actions.as_ref());
         let actions = match known {
-            _ if tail.actions.is_empty() => None,
-            Some(known) if **known == *tail.actions => Some(Arc::clone(known)),
-            _ => Some(Arc::from(tail.actions)),
+            _ if names.actions.is_empty() => None,
+            Some(known) if **known == *names.actions => Some(Arc::clone(known)),
+            _ => Some(Arc::from(names.actions)),
         };
-        self.counted.insert(irq, Counted { counts: counts.map(RawCounts::from), actions });
+        self.counted.insert(irq, VectorCounts { counts: counts.map(RawCounts::from), actions });
     }
 }
 

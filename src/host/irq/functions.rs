@@ -3,96 +3,96 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use crate::host::collector::{Filter, Pass};
-use crate::host::file::Watched;
-use crate::host::function::{Census, address_of};
+use crate::host::collector::{Filter, ReadContext};
+use crate::host::file::PolledFile;
+use crate::host::function::{DeviceInventory, address_of};
 use crate::host::io::reason_of;
 use crate::host::text;
 use crate::model::ids::PciAddress;
 use crate::model::reading::{ReadError, Reading};
 
 /// One function.
-pub(super) struct Function {
+pub(super) struct IrqFunctionFiles {
     /// Its directory.
     pub(super) directory: PathBuf,
-    node_file: Watched,
+    node_file: PolledFile,
     numa_node: Option<u32>,
 }
 
-/// All of them.
+/// RowCollector of them.
 #[derive(Default)]
-pub(super) struct Functions {
-    functions: BTreeMap<PciAddress, Function>,
+pub(super) struct IrqFunctions {
+    functions: BTreeMap<PciAddress, IrqFunctionFiles>,
     /// What each driver had bound when its silent functions were last looked for, and which those were.
     bound: BTreeMap<PathBuf, (Vec<String>, BTreeMap<PciAddress, PathBuf>)>,
 }
 
-impl Functions {
+impl IrqFunctions {
     /// Looks which there are now.
     ///
     /// # Errors
     /// The reason why RDMA devices could not be listed.
-    pub(super) fn look(&mut self, pass: &mut Pass<'_>, filter: &Filter) -> Result<(), ReadError> {
-        let Census { allowed, excluded } = Census::take(pass, filter)?;
+    pub(super) fn look(&mut self, cx: &mut ReadContext<'_>, filter: &Filter) -> Result<(), ReadError> {
+        let DeviceInventory { allowed, excluded } = DeviceInventory::read(cx, filter)?;
         let mut now: BTreeMap<PciAddress, PathBuf> =
             allowed.iter().map(|device| (device.address, device.function.clone())).collect();
         let own: Vec<PathBuf> = now.values().cloned().collect();
         for directory in own {
-            for (address, sibling) in self.siblings(pass, &directory, &excluded) {
+            for (address, sibling) in self.siblings(cx, &directory, &excluded) {
                 now.entry(address).or_insert(sibling);
             }
         }
         self.functions.retain(|address, function| now.get(address) == Some(&function.directory));
         for (address, directory) in now {
-            let node_file = Watched::new(directory.join("numa_node"));
-            let new = || Function { directory, node_file, numa_node: None };
+            let node_file = PolledFile::new(directory.join("numa_node"));
+            let new = || IrqFunctionFiles { directory, node_file, numa_node: None };
             self.functions.entry(address).or_insert_with(new);
         }
         Ok(())
     }
 
     /// Every function, by address.
-    pub(super) fn all(&self) -> impl Iterator<Item = (&PciAddress, &Function)> {
+    pub(super) fn all(&self) -> impl Iterator<Item = (&PciAddress, &IrqFunctionFiles)> {
         self.functions.iter()
     }
 
     /// A function's NUMA node; -1 is none. Asked until it has one: it cannot move.
-    pub(super) fn numa_node(&mut self, pass: &mut Pass<'_>, address: PciAddress) -> Option<u32> {
+    pub(super) fn numa_node(&mut self, cx: &mut ReadContext<'_>, address: PciAddress) -> Option<u32> {
         let function = self.functions.get_mut(&address)?;
         if function.numa_node.is_none() {
-            function.numa_node = function.node_file.read(pass, numa_node).value();
+            function.numa_node = function.node_file.read(cx, numa_node).value();
             function.node_file.close();
         }
         function.numa_node
     }
 
-    /// Functions that the same driver has bound, of the same model and with neither an RDMA device nor a network
+    /// IrqFunctions that the same driver has bound, of the same model and with neither an RDMA device nor a network
     /// interface of their own: the second half of a card that sits on two sockets serves the first half's queues.
     fn siblings(
         &mut self,
-        pass: &mut Pass<'_>,
+        cx: &mut ReadContext<'_>,
         function: &Path,
         excluded: &BTreeSet<PciAddress>,
     ) -> BTreeMap<PciAddress, PathBuf> {
-        let Ok(driver) = pass.host.resolve(&function.join("driver")) else { return BTreeMap::new() };
-        let Ok(mut names) = pass.host.io.list(&driver) else { return BTreeMap::new() };
+        let Ok(driver) = cx.host.resolve(&function.join("driver")) else { return BTreeMap::new() };
+        let Ok(mut names) = cx.host.io.list(&driver) else { return BTreeMap::new() };
         names.sort_unstable();
         if let Some((before, silent)) = self.bound.get(&driver)
             && *before == names
         {
             return silent.clone();
         }
-        let model = model(pass, function);
+        let model = model(cx, function);
         let mut silent = BTreeMap::new();
         for name in &names {
             let Ok(address) = name.parse::<PciAddress>() else { continue };
-            let Ok(directory) = pass.host.resolve(&driver.join(name)) else { continue };
+            let Ok(directory) = cx.host.resolve(&driver.join(name)) else { continue };
             if excluded.contains(&address) || address_of(&directory) != Some(address) {
                 continue;
             }
-            let Ok(entries) = pass.host.io.list(&directory) else { continue };
+            let Ok(entries) = cx.host.io.list(&directory) else { continue };
             let heard = entries.iter().any(|entry| matches!(&**entry, "infiniband" | "net" | "physfn"));
-            if !heard && model.is_some() && self::model(pass, &directory) == model {
+            if !heard && model.is_some() && self::model(cx, &directory) == model {
                 silent.insert(address, directory);
             }
         }
@@ -102,10 +102,10 @@ impl Functions {
 }
 
 /// Vendor and device.
-fn model(pass: &mut Pass<'_>, function: &Path) -> Option<(u64, u64)> {
+fn model(cx: &mut ReadContext<'_>, function: &Path) -> Option<(u64, u64)> {
     let mut number = |name: &str| {
         let number = |bytes: &[u8]| text::parse_hex(bytes).map_or(Reading::Absent, Reading::Value);
-        Watched::new(function.join(name)).read(pass, number).value()
+        PolledFile::new(function.join(name)).read(cx, number).value()
     };
     number("vendor").zip(number("device"))
 }
@@ -119,16 +119,16 @@ fn numa_node(bytes: &[u8]) -> Reading<u32> {
 
 /// The numbers of a function's vectors; none where the host does not list them (a recorded one may have kept the
 /// directory alone).
-pub(super) fn vectors(pass: &mut Pass<'_>, function: &Path) -> Option<BTreeSet<u32>> {
+pub(super) fn vectors(cx: &mut ReadContext<'_>, function: &Path) -> Option<BTreeSet<u32>> {
     let directory = function.join("msi_irqs");
-    match pass.host.io.list(&directory) {
+    match cx.host.io.list(&directory) {
         Ok(names) => {
             let irq = |name: &String| u32::try_from(text::parse_decimal(name.as_bytes())?).ok();
             Some(names.iter().filter_map(irq).collect()).filter(|irqs: &BTreeSet<u32>| !irqs.is_empty())
         }
         Err(error) => {
             if let Some(reason) = reason_of(&error) {
-                pass.fault(&directory, reason);
+                cx.fault(&directory, reason);
             }
             None
         }
@@ -136,8 +136,8 @@ pub(super) fn vectors(pass: &mut Pass<'_>, function: &Path) -> Option<BTreeSet<u
 }
 
 /// The names of a function's network interfaces.
-pub(super) fn interfaces(pass: &mut Pass<'_>, function: &Path) -> Vec<String> {
-    pass.host.io.list(&function.join("net")).unwrap_or_default()
+pub(super) fn interfaces(cx: &mut ReadContext<'_>, function: &Path) -> Vec<String> {
+    cx.host.io.list(&function.join("net")).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,9 +2,9 @@
 //! `/sys/kernel/irq`), the CPUs that there are, and whether irqbalance moves vectors.
 
 mod affinity;
-mod balancer;
 mod counts;
 mod functions;
+mod irqbalance;
 mod names;
 pub mod table;
 #[cfg(test)]
@@ -15,18 +15,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
-use super::file::Watched;
-use super::function::Census;
+use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
+use super::file::PolledFile;
+use super::function::DeviceInventory;
 use crate::model::cpus::CpuSet;
 use crate::model::ids::PciAddress;
 use crate::model::irq::{IrqFunction, IrqHost, IrqVector, VectorRole, role};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use affinity::{Affinity, list};
-use balancer::Balancer;
-use counts::{Counted, Counter, Unlisted};
-use functions::Functions;
+use affinity::{VectorAffinity, list};
+use counts::{UnlistedFunction, VectorCounter, VectorCounts};
+use functions::IrqFunctions;
+use irqbalance::IrqbalanceDetector;
 
 /// The collector of interrupts.
 pub const SPEC: Spec = Spec {
@@ -39,61 +39,61 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(setup: &Setup) -> Box<dyn Collector> {
-    Box::new(Irq { filter: setup.filter.clone() })
+    Box::new(IrqCollector { filter: setup.filter.clone() })
 }
 
-struct Irq {
+struct IrqCollector {
     filter: Filter,
 }
 
-impl Collector for Irq {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        let some = !Census::take(pass, &self.filter)?.allowed.is_empty();
-        Ok(some.then(|| Found { key: Arc::from("interrupts"), device: None }).into_iter().collect())
+impl Collector for IrqCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let some = !DeviceInventory::read(cx, &self.filter)?.allowed.is_empty();
+        Ok(some.then(|| Discovered { key: Arc::from("interrupts"), device: None }).into_iter().collect())
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
-        Box::new(Interrupts {
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(IrqReader {
             filter: self.filter.clone(),
-            functions: Functions::default(),
-            counter: Counter::default(),
+            functions: IrqFunctions::default(),
+            counter: VectorCounter::default(),
             counted: BTreeMap::new(),
             affinities: BTreeMap::new(),
-            balancer: Balancer::default(),
+            irqbalance: IrqbalanceDetector::default(),
         })
     }
 }
 
-/// All vectors: the kernel has one table for them.
-struct Interrupts {
+/// RowCollector vectors: the kernel has one table for them.
+struct IrqReader {
     filter: Filter,
-    functions: Functions,
-    counter: Counter,
-    counted: BTreeMap<u32, Counted>,
-    affinities: BTreeMap<u32, Affinity>,
-    balancer: Balancer,
+    functions: IrqFunctions,
+    counter: VectorCounter,
+    counted: BTreeMap<u32, VectorCounts>,
+    affinities: BTreeMap<u32, VectorAffinity>,
+    irqbalance: IrqbalanceDetector,
 }
 
-impl Interrupts {
+impl IrqReader {
     /// Each function's vectors by number, with what was counted of them.
-    fn count(&mut self, pass: &mut Pass<'_>) -> BTreeMap<PciAddress, BTreeSet<u32>> {
+    fn count(&mut self, cx: &mut ReadContext<'_>) -> BTreeMap<PciAddress, BTreeSet<u32>> {
         let mut vectors: BTreeMap<PciAddress, BTreeSet<u32>> = BTreeMap::new();
         let mut unlisted = Vec::new();
         for (address, function) in self.functions.all() {
-            match functions::vectors(pass, &function.directory) {
+            match functions::vectors(cx, &function.directory) {
                 Some(irqs) => {
                     vectors.insert(*address, irqs);
                 }
-                None => unlisted.push(Unlisted {
+                None => unlisted.push(UnlistedFunction {
                     address: *address,
                     text: address.to_string(),
-                    interfaces: functions::interfaces(pass, &function.directory),
+                    interfaces: functions::interfaces(cx, &function.directory),
                 }),
             }
         }
         let wanted: BTreeSet<u32> = vectors.values().flatten().copied().collect();
         let wanted: Vec<u32> = wanted.into_iter().collect();
-        let (counted, claimed) = self.counter.read(pass, &wanted, &unlisted, &self.counted);
+        let (counted, claimed) = self.counter.read(cx, &wanted, &unlisted, &self.counted);
         self.counted = counted;
         for (address, irq) in claimed {
             vectors.entry(address).or_default().insert(irq);
@@ -101,10 +101,10 @@ impl Interrupts {
         vectors
     }
 
-    fn vector(&mut self, pass: &mut Pass<'_>, irq: u32) -> IrqVector {
-        let affinity = self.affinities.entry(irq).or_insert_with(|| Affinity::new(&pass.host.procfs, irq));
-        affinity.look(pass);
-        let Counted { counts, actions } = self.counted.get(&irq).cloned().unwrap_or_default();
+    fn vector(&mut self, cx: &mut ReadContext<'_>, irq: u32) -> IrqVector {
+        let affinity = self.affinities.entry(irq).or_insert_with(|| VectorAffinity::new(&cx.host.procfs, irq));
+        affinity.look(cx);
+        let VectorCounts { counts, actions } = self.counted.get(&irq).cloned().unwrap_or_default();
         IrqVector {
             irq,
             role: actions.as_deref().map_or(VectorRole::Completion, role),
@@ -118,19 +118,19 @@ impl Interrupts {
     }
 }
 
-impl Lane for Interrupts {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        if let Err(reason) = self.functions.look(pass, &self.filter) {
-            pass.fault(Path::new("class/infiniband"), reason);
+impl DeviceReader for IrqReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        if let Err(reason) = self.functions.look(cx, &self.filter) {
+            cx.fault(Path::new("class/infiniband"), reason);
             return Vec::new();
         }
-        let vectors = self.count(pass);
+        let vectors = self.count(cx);
         self.affinities.retain(|irq, _| vectors.values().any(|irqs| irqs.contains(irq)));
-        let mut facts: Vec<Fact> = vec![Arc::new(self.host(pass))];
+        let mut facts: Vec<Fact> = vec![Arc::new(self.host(cx))];
         for (address, irqs) in vectors {
-            let numa_node = self.functions.numa_node(pass, address);
-            let vectors = irqs.into_iter().map(|irq| self.vector(pass, irq)).collect();
-            facts.push(Arc::new(IrqFunction { address, numa_node, vectors, at: pass.now }));
+            let numa_node = self.functions.numa_node(cx, address);
+            let vectors = irqs.into_iter().map(|irq| self.vector(cx, irq)).collect();
+            facts.push(Arc::new(IrqFunction { address, numa_node, vectors, at: cx.now }));
         }
         facts
     }
@@ -140,12 +140,12 @@ impl Lane for Interrupts {
     }
 }
 
-impl Interrupts {
-    fn host(&mut self, pass: &mut Pass<'_>) -> IrqHost {
+impl IrqReader {
+    fn host(&mut self, cx: &mut ReadContext<'_>) -> IrqHost {
         let mut cpus = |name: &str| -> Option<CpuSet> {
-            Watched::new(pass.host.sysfs.join("devices/system/cpu").join(name)).read(pass, list).value()
+            PolledFile::new(cx.host.sysfs.join("devices/system/cpu").join(name)).read(cx, list).value()
         };
         let (online, offline, isolated) = (cpus("online"), cpus("offline"), cpus("isolated"));
-        IrqHost { online, offline, isolated, irqbalance: self.balancer.runs(pass) }
+        IrqHost { online, offline, isolated, irqbalance: self.irqbalance.runs(cx) }
     }
 }

@@ -1,13 +1,13 @@
 //! Whose a vector is by the names in its row, for hosts that do not list a function's vectors (`msi_irqs`).
 
-use super::table::Tail;
+use super::table::RowNames;
 
 /// Whether a row belongs to this function: its address in the name of an action (`mlx5_comp0@pci:0000:98:00.0`,
 /// `ice-0000:84:00.0:misc`) or of the chip (`IR-PCI-MSIX-0000:98:00.0`), or one of its interfaces in the name of a
 /// queue (`eth2-TxRx-0`, `ice-eth2-rx-3`).
-pub(super) fn belongs(tail: &Tail<'_>, address: &str, interfaces: &[String]) -> bool {
-    tail.chip.strip_suffix(address).is_some_and(|before| before.ends_with('-'))
-        || tail.actions.split(", ").any(|action| names_address(action, address) || names_queue(action, interfaces))
+pub(super) fn belongs(names: &RowNames<'_>, address: &str, interfaces: &[String]) -> bool {
+    names.chip.strip_suffix(address).is_some_and(|before| before.ends_with('-'))
+        || names.actions.split(", ").any(|action| names_address(action, address) || names_queue(action, interfaces))
 }
 
 fn names_address(action: &str, address: &str) -> bool {
@@ -30,8 +30,8 @@ mod tests {
 
     use super::*;
 
-    fn tail<'a>(chip: &'a str, actions: &'a str) -> Tail<'a> {
-        Tail { chip, actions }
+    fn names<'a>(chip: &'a str, actions: &'a str) -> RowNames<'a> {
+        RowNames { chip, actions }
     }
 
     #[test]
@@ -46,7 +46,7 @@ mod tests {
             ("PCI-MSI", "other, eth2-TxRx-7"),
         ];
         for (chip, actions) in own {
-            assert!(belongs(&tail(chip, actions), address, &interfaces), "{chip} {actions}");
+            assert!(belongs(&names(chip, actions), address, &interfaces), "{chip} {actions}");
         }
         let other = [
             ("IR-PCI-MSIX-0000:84:00.1", "x"),
@@ -57,14 +57,14 @@ mod tests {
             ("", ""),
         ];
         for (chip, actions) in other {
-            assert!(!belongs(&tail(chip, actions), address, &interfaces), "{chip} {actions}");
+            assert!(!belongs(&names(chip, actions), address, &interfaces), "{chip} {actions}");
         }
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_them(chip in any::<String>(), actions in any::<String>()) {
-            let _ = belongs(&tail(&chip, &actions), "0000:84:00.0", &["e".to_owned()]);
+            let _ = belongs(&names(&chip, &actions), "0000:84:00.0", &["e".to_owned()]);
         }
     }
 }

@@ -15,31 +15,31 @@ const LONGEST_ROW: usize = 1024 * 1024;
 
 /// Room for rows, kept from one pass to the next.
 #[derive(Debug, Default)]
-pub struct Scratch {
+pub struct TableBuffer {
     window: Vec<u8>,
     columns: Vec<u32>,
     counts: Vec<(u32, u32)>,
 }
 
 /// Who takes rows.
-pub trait Rows {
+pub trait RowVisitor {
     /// Whether the row of this interrupt is to be taken apart; with `false` for all that are known by number only,
     /// [`Self::wants_named`] may still ask for one by its names.
     fn wants(&mut self, irq: u32) -> bool;
 
     /// Whether a row that was not wanted by its number is wanted for what stands after its counts.
-    fn wants_named(&mut self, _irq: u32, _tail: &Tail<'_>) -> bool {
+    fn wants_named(&mut self, _irq: u32, _tail: &RowNames<'_>) -> bool {
         false
     }
 
     /// A row: the counts that are not zero by CPU, and what stands after them. No counts where the row does not fit
     /// the header, because a CPU came or went meanwhile.
-    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, tail: &Tail<'_>);
+    fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, names: &RowNames<'_>);
 }
 
 /// What stands after the counts of a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Tail<'a> {
+pub struct RowNames<'a> {
     /// The interrupt chip: `IR-PCI-MSIX-0000:01:00.0`.
     pub chip: &'a str,
     /// Names of the actions, joined by `, `; empty when nobody handles it.
@@ -50,19 +50,19 @@ pub struct Tail<'a> {
 ///
 /// # Errors
 /// What reading the file failed with; `InvalidData` for a file that has no header of CPUs.
-pub fn read(file: &mut dyn OpenFile, scratch: &mut Scratch, rows: &mut impl Rows) -> io::Result<usize> {
+pub fn read(file: &mut dyn OpenFile, buffer: &mut TableBuffer, rows: &mut impl RowVisitor) -> io::Result<usize> {
     let (mut offset, mut filled, mut seen, mut skipping) = (0u64, 0usize, 0usize, false);
     let mut header = true;
     loop {
-        if scratch.window.len() < filled + CHUNK {
-            scratch.window.resize(filled + CHUNK, 0);
+        if buffer.window.len() < filled + CHUNK {
+            buffer.window.resize(filled + CHUNK, 0);
         }
-        let room = scratch.window.get_mut(filled..).unwrap_or_default();
+        let room = buffer.window.get_mut(filled..).unwrap_or_default();
         let length = file.read_at(offset, room)?;
         let ended = length == 0;
         offset += length as u64;
         filled += length;
-        let Scratch { window, columns, counts } = scratch;
+        let TableBuffer { window, columns, counts } = buffer;
         let mut rest = window.get(..filled).unwrap_or_default();
         while let Some((line, after)) = split_line(rest, ended) {
             rest = after;
@@ -110,7 +110,7 @@ fn parse_header(line: &[u8], columns: &mut Vec<u32>) -> Option<()> {
     (!columns.is_empty()).then_some(())
 }
 
-fn parse_row(line: &[u8], columns: &[u32], counts: &mut Vec<(u32, u32)>, rows: &mut impl Rows) {
+fn parse_row(line: &[u8], columns: &[u32], counts: &mut Vec<(u32, u32)>, rows: &mut impl RowVisitor) {
     let Some((irq, rest)) = digits(line.trim_ascii_start()) else { return };
     let Some(rest) = rest.strip_prefix(b":") else { return };
     if rows.wants(irq) {
@@ -120,8 +120,8 @@ fn parse_row(line: &[u8], columns: &[u32], counts: &mut Vec<(u32, u32)>, rows: &
     }
     // The names alone, from behind the last count.
     let after = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ').unwrap_or(rest.len());
-    let tail = parse_tail(rest.get(after..).unwrap_or_default());
-    if rows.wants_named(irq, &tail) {
+    let names = parse_tail(rest.get(after..).unwrap_or_default());
+    if rows.wants_named(irq, &names) {
         let (complete, rest) = parse_counts(rest, columns, counts);
         rows.row(irq, complete.then_some(&**counts), &parse_tail(rest));
     }
@@ -165,7 +165,7 @@ fn digits(text: &[u8]) -> Option<(u32, &[u8])> {
 }
 
 /// `  IR-PCI-MSIX-0000:01:00.0    1-edge      mlx5_comp0@pci:…`, or `  GICv3  27 Level     arch_timer`.
-fn parse_tail(rest: &[u8]) -> Tail<'_> {
+fn parse_tail(rest: &[u8]) -> RowNames<'_> {
     // An action's name may be any bytes; up to the first that are no text it still tells whose it is.
     let text = match std::str::from_utf8(rest) {
         Ok(text) => text,
@@ -175,7 +175,7 @@ fn parse_tail(rest: &[u8]) -> Tail<'_> {
     let (_line, rest) = word(rest);
     let (trigger, after) = word(rest);
     let names_trigger = ["Level", "Edge"].iter().any(|word| trigger.strip_prefix(word).is_some_and(is_end_of_trigger));
-    Tail { chip, actions: if names_trigger { after } else { rest }.trim() }
+    RowNames { chip, actions: if names_trigger { after } else { rest }.trim() }
 }
 
 /// Nothing, or the name of the flow handler.
@@ -215,25 +215,25 @@ mod tests {
     type Row = (Option<Vec<(u32, u32)>>, String, String);
 
     #[derive(Default)]
-    struct All {
+    struct RowCollector {
         only: Option<u32>,
         rows: BTreeMap<u32, Row>,
     }
 
-    impl Rows for All {
+    impl RowVisitor for RowCollector {
         fn wants(&mut self, irq: u32) -> bool {
             self.only.is_none_or(|only| only == irq)
         }
 
-        fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, tail: &Tail<'_>) {
-            let row = (counts.map(<[_]>::to_vec), tail.chip.to_owned(), tail.actions.to_owned());
+        fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, names: &RowNames<'_>) {
+            let row = (counts.map(<[_]>::to_vec), names.chip.to_owned(), names.actions.to_owned());
             self.rows.insert(irq, row);
         }
     }
 
-    fn rows(text: &[u8], step: usize) -> (io::Result<usize>, All) {
-        let mut all = All::default();
-        let seen = read(&mut Slow(text, step), &mut Scratch::default(), &mut all);
+    fn rows(text: &[u8], step: usize) -> (io::Result<usize>, RowCollector) {
+        let mut all = RowCollector::default();
+        let seen = read(&mut Slow(text, step), &mut TableBuffer::default(), &mut all);
         (seen, all)
     }
 
@@ -280,11 +280,11 @@ mod tests {
     #[test]
     fn a_row_without_end_is_passed_over() {
         let long = format!("CPU0\n 1: 2 chip 0-edge {}\n 2: 3 chip 0-edge b\n", "x".repeat(3 * LONGEST_ROW));
-        let mut all = All::default();
-        let mut scratch = Scratch::default();
-        read(&mut Slow(long.as_bytes(), CHUNK), &mut scratch, &mut all).unwrap();
+        let mut all = RowCollector::default();
+        let mut buffer = TableBuffer::default();
+        read(&mut Slow(long.as_bytes(), CHUNK), &mut buffer, &mut all).unwrap();
         assert_eq!(all.rows.keys().copied().collect::<Vec<_>>(), [2]);
-        assert!(scratch.window.len() < 2 * LONGEST_ROW);
+        assert!(buffer.window.len() < 2 * LONGEST_ROW);
     }
 
     #[test]
@@ -292,9 +292,9 @@ mod tests {
         let row = format!(" 7: {} chip 0-edge name\n", "      12345".repeat(512));
         let header = (0..512).map(|cpu| format!("CPU{cpu}")).collect::<Vec<_>>().join(" ");
         let table = format!("{header}\n{}", row.repeat(500));
-        let (mut scratch, mut all) = (Scratch::default(), All { only: Some(8), ..All::default() });
-        assert_eq!(read(&mut Slow(table.as_bytes(), usize::MAX), &mut scratch, &mut all).unwrap(), 500);
-        assert!(scratch.window.len() <= 2 * CHUNK && all.rows.is_empty());
+        let (mut buffer, mut all) = (TableBuffer::default(), RowCollector { only: Some(8), ..RowCollector::default() });
+        assert_eq!(read(&mut Slow(table.as_bytes(), usize::MAX), &mut buffer, &mut all).unwrap(), 500);
+        assert!(buffer.window.len() <= 2 * CHUNK && all.rows.is_empty());
     }
 
     proptest! {

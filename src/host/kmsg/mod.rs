@@ -16,8 +16,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::collector::{Collector, Found, Lane, Pass, Setup, Spec};
-use super::file::Watched;
+use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
+use super::file::PolledFile;
 use super::io::{Host, OpenFile, reason_of};
 use super::system;
 use crate::model::reading::ReadError;
@@ -73,11 +73,11 @@ impl Kmsg {
 
 impl Collector for Kmsg {
     /// A container may have no log: that is nothing found.
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        Ok(self.source().map(|_| Found { key: Arc::from("log"), device: None }).into_iter().collect())
+    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        Ok(self.source().map(|_| Discovered { key: Arc::from("log"), device: None }).into_iter().collect())
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
         match self.source() {
             Some(source) => Box::new(Log {
                 source,
@@ -95,7 +95,7 @@ impl Collector for Kmsg {
                 wall: None,
                 caught_up: false,
             }),
-            None => Box::new(super::collector::NoLane),
+            None => Box::new(super::collector::GoneReader),
         }
     }
 }
@@ -136,24 +136,24 @@ struct Seen {
     text: String,
 }
 
-impl Lane for Log {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+impl DeviceReader for Log {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let read = match self.source.clone() {
-            Source::Live(path) => self.follow(pass, &path),
-            Source::Records(path) => self.reread(pass, &path, true),
-            Source::Lines(path) => self.reread(pass, &path, false),
+            Source::Live(path) => self.follow(cx, &path),
+            Source::Records(path) => self.reread(cx, &path, true),
+            Source::Lines(path) => self.reread(cx, &path, false),
         };
         if let Err((path, error)) = read {
             self.file = None;
             if let Some(reason) = reason_of(&error) {
-                pass.fault(&path, reason);
+                cx.fault(&path, reason);
             }
             if !self.caught_up {
                 return Vec::new();
             }
         }
         self.caught_up = true;
-        let mut log = self.groups.log(pass.now);
+        let mut log = self.groups.log(cx.now);
         (log.lost, log.overruns, log.first, log.last) = (self.lost, self.overruns, self.first, self.last);
         log.forks = self.forks;
         vec![Arc::new(log)]
@@ -164,11 +164,11 @@ type Outcome = Result<(), (PathBuf, io::Error)>;
 
 impl Log {
     /// Reads what the running kernel has that was not read before.
-    fn follow(&mut self, pass: &mut Pass<'_>, path: &std::path::Path) -> Outcome {
+    fn follow(&mut self, cx: &mut ReadContext<'_>, path: &std::path::Path) -> Outcome {
         let failed = |error| (path.to_owned(), error);
         let mut file = match self.file.take() {
             Some(file) => file,
-            None => pass.host.io.open(path).map_err(failed)?,
+            None => cx.host.io.open(path).map_err(failed)?,
         };
         let mut buffer = vec![0; RECORD];
         for _ in 0..MOST {
@@ -177,7 +177,7 @@ impl Log {
                 Ok(length) => {
                     self.offset += length as u64;
                     let bytes = buffer.get(..length).unwrap_or_default();
-                    self.take_live(pass.now, &String::from_utf8_lossy(bytes));
+                    self.take_live(cx.now, &String::from_utf8_lossy(bytes));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Older records were dropped; the next read goes on with the oldest that is left.
@@ -225,9 +225,9 @@ impl Log {
     }
 
     /// Reads a recorded log again and takes what is new in it.
-    fn reread(&mut self, pass: &mut Pass<'_>, path: &std::path::Path, records: bool) -> Outcome {
+    fn reread(&mut self, cx: &mut ReadContext<'_>, path: &std::path::Path, records: bool) -> Outcome {
         let failed = |error| (path.to_owned(), error);
-        let mut file = pass.host.io.open(path).map_err(failed)?;
+        let mut file = cx.host.io.open(path).map_err(failed)?;
         let (mut number, mut seen, mut newest) = (0, Vec::new(), (None, None));
         let mut pending: Option<String> = None;
         let known = self.seen_lines;
@@ -253,10 +253,10 @@ impl Log {
             self.take_record(&before, &mut newest, &mut seen);
         }
         self.seen_lines = number;
-        self.set_clocks(pass, newest);
+        self.set_clocks(cx, newest);
         for Seen { message, when, sequence, text } in seen {
-            let at = self.tick(when, pass.now);
-            self.groups.add(message, at, sequence, &text, self.caught_up, pass.now);
+            let at = self.tick(when, cx.now);
+            self.groups.add(message, at, sequence, &text, self.caught_up, cx.now);
         }
         Ok(())
     }
@@ -294,15 +294,15 @@ impl Log {
     }
 
     /// A recorded host's clock stands at its uptime; where it does not say, at its newest line.
-    fn set_clocks(&mut self, pass: &mut Pass<'_>, (micros, seconds): Newest) {
+    fn set_clocks(&mut self, cx: &mut ReadContext<'_>, (micros, seconds): Newest) {
         if let (None, Some(micros)) = (self.boot, micros) {
-            let mut file = Watched::new(pass.host.procfs.join("uptime"));
+            let mut file = PolledFile::new(cx.host.procfs.join("uptime"));
             let newest = Duration::from_micros(micros);
-            let uptime = file.read(pass, system::uptime).value().map_or(newest, |uptime| uptime.max(newest));
-            self.boot = Some(pass.now - uptime);
+            let uptime = file.read(cx, system::uptime).value().map_or(newest, |uptime| uptime.max(newest));
+            self.boot = Some(cx.now - uptime);
         }
         if let (None, Some(seconds)) = (self.wall, seconds) {
-            self.wall = Some(BootTime(pass.now.0.saturating_sub(seconds.saturating_mul(1000))));
+            self.wall = Some(BootTime(cx.now.0.saturating_sub(seconds.saturating_mul(1000))));
         }
     }
 

@@ -86,13 +86,13 @@ impl HostIo for Live {
 
 struct Logs {
     host: Host,
-    lane: Box<dyn Lane>,
+    lane: Box<dyn DeviceReader>,
 }
 
 impl Logs {
     fn new(host: Host) -> Self {
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-        let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
+        let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
         Self { lane: collector.open(&found[0]), host }
     }
 
@@ -102,9 +102,9 @@ impl Logs {
     }
 
     fn read(&mut self, second: i64) -> KernelLog {
-        let mut pass = Pass::new(&self.host, BootTime(second * 1000), Depth::Full);
-        let facts = self.lane.read(&mut pass);
-        assert_eq!(pass.faults, []);
+        let mut cx = ReadContext::new(&self.host, BootTime(second * 1000), Depth::Full);
+        let facts = self.lane.read(&mut cx);
+        assert_eq!(cx.faults, []);
         facts[0].downcast_ref::<KernelLog>().unwrap().clone()
     }
 }
@@ -201,12 +201,12 @@ fn no_log_is_nothing_found_and_one_that_is_forbidden_a_fault() {
     let memory = Arc::new(MemoryHost::new());
     let host = memory.host();
     let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-    assert_eq!(collector.discover(&mut pass), Ok(Vec::new()));
+    let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+    assert_eq!(collector.discover(&mut cx), Ok(Vec::new()));
     memory.fail("/kmsg", Errno::PERM);
-    let found = collector.discover(&mut pass).unwrap();
-    assert!(collector.open(&found[0]).read(&mut pass).is_empty());
-    assert_eq!(pass.faults[0].reason, ReadError::Permission);
+    let found = collector.discover(&mut cx).unwrap();
+    assert!(collector.open(&found[0]).read(&mut cx).is_empty());
+    assert_eq!(cx.faults[0].reason, ReadError::Permission);
 }
 
 /// A file that gives a few bytes at a time.

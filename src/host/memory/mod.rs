@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 
 use super::io::{DirStamp, Host, HostIo, OpenFile, Roots};
-use tree::{File, Last, Node, Tree};
+use tree::{LastLink, MemoryFile, MemoryNode, MemoryTree};
 
 /// A file system in memory that behaves as sysfs does towards a reader: open files show new content, removed ones
 /// fail with ENODEV, links are followed wherever they stand in a path.
@@ -18,13 +18,13 @@ use tree::{File, Last, Node, Tree};
 /// that leads round in links does nothing.
 #[derive(Debug)]
 pub struct MemoryHost {
-    tree: RwLock<Tree>,
+    tree: RwLock<MemoryTree>,
 }
 
 impl MemoryHost {
     /// An empty host.
     pub fn new() -> Self {
-        Self { tree: RwLock::new(Tree::new()) }
+        Self { tree: RwLock::new(MemoryTree::new()) }
     }
 
     /// This host as collectors see it, with its trees at `/sys` and `/proc`.
@@ -75,11 +75,11 @@ impl MemoryHost {
         self.change().remove(path.as_ref());
     }
 
-    fn look(&self) -> RwLockReadGuard<'_, Tree> {
+    fn look(&self) -> RwLockReadGuard<'_, MemoryTree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn change(&self) -> RwLockWriteGuard<'_, Tree> {
+    fn change(&self) -> RwLockWriteGuard<'_, MemoryTree> {
         self.tree.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,16 +93,16 @@ impl Default for MemoryHost {
 impl HostIo for MemoryHost {
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
         let tree = self.look();
-        match tree.node(tree.find(path, Last::Follow)?) {
-            Some(Node::File(file)) => Ok(Box::new(Opened(Arc::clone(file)))),
+        match tree.node(tree.find(path, LastLink::Follow)?) {
+            Some(MemoryNode::MemoryFile(file)) => Ok(Box::new(OpenMemoryFile(Arc::clone(file)))),
             _ => Err(Errno::ISDIR.into()),
         }
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let tree = self.look();
-        match tree.node(tree.find(path, Last::Follow)?) {
-            Some(Node::Directory(directory)) => {
+        match tree.node(tree.find(path, LastLink::Follow)?) {
+            Some(MemoryNode::MemoryDirectory(directory)) => {
                 Ok(directory.names().map(|name| name.to_string_lossy().into_owned()).collect())
             }
             _ => Err(Errno::NOTDIR.into()),
@@ -111,26 +111,26 @@ impl HostIo for MemoryHost {
 
     fn link(&self, path: &Path) -> io::Result<PathBuf> {
         let tree = self.look();
-        match tree.node(tree.find(path, Last::Keep)?) {
-            Some(Node::Link(target)) => Ok(target.clone()),
+        match tree.node(tree.find(path, LastLink::Keep)?) {
+            Some(MemoryNode::Link(target)) => Ok(target.clone()),
             _ => Err(Errno::INVAL.into()),
         }
     }
 
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
         let tree = self.look();
-        let id = tree.find(path, Last::Follow)?;
+        let id = tree.find(path, LastLink::Follow)?;
         let changed = match tree.node(id) {
-            Some(Node::Directory(directory)) => directory.changed,
+            Some(MemoryNode::MemoryDirectory(directory)) => directory.changed,
             _ => 0,
         };
         Ok(DirStamp { identity: (0, id), modified: (0, changed) })
     }
 }
 
-struct Opened(Arc<File>);
+struct OpenMemoryFile(Arc<MemoryFile>);
 
-impl OpenFile for Opened {
+impl OpenFile for OpenMemoryFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         self.0.read(0, buffer)
     }

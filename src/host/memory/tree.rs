@@ -16,7 +16,7 @@ const ROOT: u64 = 0;
 
 /// A file, shared by the tree and by those who have it open.
 #[derive(Debug)]
-pub(super) struct File {
+pub(super) struct MemoryFile {
     state: Mutex<State>,
     changed: Condvar,
 }
@@ -28,7 +28,7 @@ struct State {
     removed: bool,
 }
 
-impl File {
+impl MemoryFile {
     pub(super) fn new() -> Self {
         let state = State { content: Ok(Vec::new()), blocked: false, removed: false };
         Self { state: Mutex::new(state), changed: Condvar::new() }
@@ -66,20 +66,20 @@ impl File {
 
 /// What stands at a path.
 #[derive(Debug)]
-pub(super) enum Node {
-    Directory(Directory),
-    File(Arc<File>),
+pub(super) enum MemoryNode {
+    MemoryDirectory(MemoryDirectory),
+    MemoryFile(Arc<MemoryFile>),
     Link(PathBuf),
 }
 
 /// A directory: the numbers of its entries by name, and when one was added or removed.
 #[derive(Debug, Default)]
-pub(super) struct Directory {
+pub(super) struct MemoryDirectory {
     entries: BTreeMap<OsString, u64>,
     pub(super) changed: u64,
 }
 
-impl Directory {
+impl MemoryDirectory {
     pub(super) fn names(&self) -> impl Iterator<Item = &OsStr> {
         self.entries.keys().map(OsString::as_os_str)
     }
@@ -87,18 +87,18 @@ impl Directory {
 
 /// What to do with a link at the very end of a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Last {
+pub(super) enum LastLink {
     Follow,
     Keep,
 }
 
 /// How far a path leads: the entries passed, then the names that nothing stands at.
-struct Way {
+struct PathWalk {
     trail: Vec<(OsString, u64)>,
     missing: Vec<OsString>,
 }
 
-impl Way {
+impl PathWalk {
     fn end(&self) -> u64 {
         self.trail.last().map_or(ROOT, |(_, id)| *id)
     }
@@ -106,67 +106,67 @@ impl Way {
 
 /// The whole tree. Nodes have numbers that are never used again.
 #[derive(Debug)]
-pub(super) struct Tree {
-    nodes: BTreeMap<u64, Node>,
+pub(super) struct MemoryTree {
+    nodes: BTreeMap<u64, MemoryNode>,
     clock: u64,
 }
 
-impl Tree {
+impl MemoryTree {
     pub(super) fn new() -> Self {
-        Self { nodes: BTreeMap::from([(ROOT, Node::Directory(Directory::default()))]), clock: ROOT }
+        Self { nodes: BTreeMap::from([(ROOT, MemoryNode::MemoryDirectory(MemoryDirectory::default()))]), clock: ROOT }
     }
 
     /// The number of what stands at a path.
-    pub(super) fn find(&self, path: &Path, last: Last) -> io::Result<u64> {
+    pub(super) fn find(&self, path: &Path, last: LastLink) -> io::Result<u64> {
         let way = self.walk(path, last)?;
         match self.nodes.get(&way.end()) {
             _ if way.missing.is_empty() => Ok(way.end()),
-            Some(Node::Directory(_)) => Err(Errno::NOENT.into()),
+            Some(MemoryNode::MemoryDirectory(_)) => Err(Errno::NOENT.into()),
             _ => Err(Errno::NOTDIR.into()),
         }
     }
 
-    pub(super) fn node(&self, id: u64) -> Option<&Node> {
+    pub(super) fn node(&self, id: u64) -> Option<&MemoryNode> {
         self.nodes.get(&id)
     }
 
-    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<File>> {
+    pub(super) fn files(&self) -> impl Iterator<Item = &Arc<MemoryFile>> {
         self.nodes.values().filter_map(|node| match node {
-            Node::File(file) => Some(file),
-            Node::Directory(_) | Node::Link(_) => None,
+            MemoryNode::MemoryFile(file) => Some(file),
+            MemoryNode::MemoryDirectory(_) | MemoryNode::Link(_) => None,
         })
     }
 
     /// The file at a path, made if there is none.
-    pub(super) fn file(&mut self, path: &Path) -> Option<Arc<File>> {
-        if let Ok(id) = self.find(path, Last::Follow)
-            && let Some(Node::File(file)) = self.nodes.get(&id)
+    pub(super) fn file(&mut self, path: &Path) -> Option<Arc<MemoryFile>> {
+        if let Ok(id) = self.find(path, LastLink::Follow)
+            && let Some(MemoryNode::MemoryFile(file)) = self.nodes.get(&id)
         {
             return Some(Arc::clone(file));
         }
-        let file = Arc::new(File::new());
-        self.place(path, Last::Follow, Node::File(Arc::clone(&file)))?;
+        let file = Arc::new(MemoryFile::new());
+        self.place(path, LastLink::Follow, MemoryNode::MemoryFile(Arc::clone(&file)))?;
         Some(file)
     }
 
     /// Makes a directory, unless there is one.
     pub(super) fn directory(&mut self, path: &Path) {
-        let there = self.find(path, Last::Follow).ok().and_then(|id| self.nodes.get(&id));
-        if !matches!(there, Some(Node::Directory(_))) {
-            self.place(path, Last::Follow, Node::Directory(Directory::default()));
+        let there = self.find(path, LastLink::Follow).ok().and_then(|id| self.nodes.get(&id));
+        if !matches!(there, Some(MemoryNode::MemoryDirectory(_))) {
+            self.place(path, LastLink::Follow, MemoryNode::MemoryDirectory(MemoryDirectory::default()));
         }
     }
 
     pub(super) fn link(&mut self, path: &Path, target: PathBuf) {
-        self.place(path, Last::Keep, Node::Link(target));
+        self.place(path, LastLink::Keep, MemoryNode::Link(target));
     }
 
     pub(super) fn remove(&mut self, path: &Path) {
-        let Ok(Way { mut trail, missing }) = self.walk(path, Last::Keep) else { return };
+        let Ok(PathWalk { mut trail, missing }) = self.walk(path, LastLink::Keep) else { return };
         let Some((name, id)) = trail.pop().filter(|_| missing.is_empty()) else { return };
         let parent = trail.last().map_or(ROOT, |(_, id)| *id);
         self.clock += 1;
-        if let Some(Node::Directory(directory)) = self.nodes.get_mut(&parent) {
+        if let Some(MemoryNode::MemoryDirectory(directory)) = self.nodes.get_mut(&parent) {
             directory.entries.remove(&name);
             directory.changed = self.clock;
         }
@@ -175,26 +175,27 @@ impl Tree {
 
     /// Puts a node at a path. Directories on the way are made; what else stands in the way is replaced.
     /// None, and nothing changes, for the root itself and for a path that leads round in links.
-    fn place(&mut self, path: &Path, last: Last, node: Node) -> Option<()> {
-        let Way { mut trail, mut missing } = self.walk(path, last).ok()?;
-        let in_the_way = !matches!(self.nodes.get(&trail.last().map_or(ROOT, |(_, id)| *id)), Some(Node::Directory(_)));
+    fn place(&mut self, path: &Path, last: LastLink, node: MemoryNode) -> Option<()> {
+        let PathWalk { mut trail, mut missing } = self.walk(path, last).ok()?;
+        let in_the_way =
+            !matches!(self.nodes.get(&trail.last().map_or(ROOT, |(_, id)| *id)), Some(MemoryNode::MemoryDirectory(_)));
         if missing.is_empty() || in_the_way {
             missing.insert(0, trail.pop()?.0);
         }
         let name = missing.pop()?;
         let mut parent = trail.last().map_or(ROOT, |(_, id)| *id);
         for between in missing {
-            parent = self.insert(parent, between, Node::Directory(Directory::default()));
+            parent = self.insert(parent, between, MemoryNode::MemoryDirectory(MemoryDirectory::default()));
         }
         self.insert(parent, name, node);
         Some(())
     }
 
-    fn insert(&mut self, parent: u64, name: OsString, node: Node) -> u64 {
+    fn insert(&mut self, parent: u64, name: OsString, node: MemoryNode) -> u64 {
         self.clock += 1;
         let id = self.clock;
         self.nodes.insert(id, node);
-        if let Some(Node::Directory(directory)) = self.nodes.get_mut(&parent) {
+        if let Some(MemoryNode::MemoryDirectory(directory)) = self.nodes.get_mut(&parent) {
             directory.changed = id;
             if let Some(old) = directory.entries.insert(name, id) {
                 self.forget(old);
@@ -206,13 +207,15 @@ impl Tree {
     /// Drops a node and all below it; whoever has a file of it open is told.
     fn forget(&mut self, id: u64) {
         match self.nodes.remove(&id) {
-            Some(Node::Directory(directory)) => directory.entries.into_values().for_each(|below| self.forget(below)),
-            Some(Node::File(file)) => file.remove(),
-            Some(Node::Link(_)) | None => {}
+            Some(MemoryNode::MemoryDirectory(directory)) => {
+                directory.entries.into_values().for_each(|below| self.forget(below))
+            }
+            Some(MemoryNode::MemoryFile(file)) => file.remove(),
+            Some(MemoryNode::Link(_)) | None => {}
         }
     }
 
-    fn walk(&self, path: &Path, last: Last) -> io::Result<Way> {
+    fn walk(&self, path: &Path, last: LastLink) -> io::Result<PathWalk> {
         let mut trail: Vec<(OsString, u64)> = Vec::new();
         let mut ahead = parts(path);
         let mut links = 0;
@@ -223,15 +226,15 @@ impl Tree {
             }
             let here = self.nodes.get(&trail.last().map_or(ROOT, |(_, id)| *id));
             let next = match here {
-                Some(Node::Directory(directory)) => directory.entries.get(&name).copied(),
+                Some(MemoryNode::MemoryDirectory(directory)) => directory.entries.get(&name).copied(),
                 _ => None,
             };
             let Some(id) = next else {
                 let missing = std::iter::once(name).chain(ahead.into_iter().rev()).collect();
-                return Ok(Way { trail, missing });
+                return Ok(PathWalk { trail, missing });
             };
             match self.nodes.get(&id) {
-                Some(Node::Link(target)) if last == Last::Follow || !ahead.is_empty() => {
+                Some(MemoryNode::Link(target)) if last == LastLink::Follow || !ahead.is_empty() => {
                     links += 1;
                     if links > MOST_LINKS {
                         return Err(Errno::LOOP.into());
@@ -244,7 +247,7 @@ impl Tree {
                 _ => trail.push((name, id)),
             }
         }
-        Ok(Way { trail, missing: Vec::new() })
+        Ok(PathWalk { trail, missing: Vec::new() })
     }
 }
 

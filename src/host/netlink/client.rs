@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::nldev::{self, Op};
-use super::socket::{Connect, Kept, Nldev};
-use crate::host::collector::Pass;
+use super::nldev::{self, NldevCommand};
+use super::socket::{LazyConnection, NetlinkConnection, NetlinkConnector};
+use crate::host::collector::ReadContext;
 use crate::host::io::reason_of;
 use crate::model::ids::DeviceName;
 use crate::model::reading::ReadError;
@@ -21,7 +21,7 @@ const NOT_SHOWN: Duration = Duration::from_secs(60);
 
 /// What came of a question.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum QueryOutcome {
     /// The attributes of the reply.
     Reply(Vec<u8>),
     /// Netlink has nothing to say here: files may.
@@ -39,19 +39,19 @@ fn reason_of_answer(error: &io::Error) -> Option<ReadError> {
 }
 
 /// Asks about one device.
-pub struct Client {
+pub struct RdmaNetlinkClient {
     device: DeviceName,
-    connection: Kept,
+    connection: LazyConnection,
     index: Option<u32>,
     not_shown_until: Option<BootTime>,
-    not_offered: Vec<(Op, BootTime)>,
+    not_offered: Vec<(NldevCommand, BootTime)>,
     concurrent: Option<bool>,
 }
 
-impl Client {
+impl RdmaNetlinkClient {
     /// Nothing is asked yet.
-    pub fn new(device: DeviceName, connect: Connect) -> Self {
-        let (connection, not_offered) = (Kept::new(connect), Vec::new());
+    pub fn new(device: DeviceName, connect: NetlinkConnector) -> Self {
+        let (connection, not_offered) = (LazyConnection::new(connect), Vec::new());
         Self { device, connection, index: None, not_shown_until: None, not_offered, concurrent: None }
     }
 
@@ -83,26 +83,26 @@ impl Client {
 
     /// Asks about the device or one of its ports. What fails is noted in the pass under the request's name; an
     /// operation that is not offered, once.
-    pub fn ask(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>) -> Answer {
-        if self.not_offered.iter().any(|(refused, until)| *refused == op && pass.now < *until) {
-            return Answer::Silent;
+    pub fn ask(&mut self, cx: &mut ReadContext<'_>, op: NldevCommand, port: Option<u32>) -> QueryOutcome {
+        if self.not_offered.iter().any(|(refused, until)| *refused == op && cx.now < *until) {
+            return QueryOutcome::Silent;
         }
-        match self.answer(pass.now, op, port) {
+        match self.answer(cx.now, op, port) {
             Ok(reply) => {
                 self.not_offered.retain(|(refused, _)| *refused != op);
-                reply.map_or(Answer::Silent, Answer::Reply)
+                reply.map_or(QueryOutcome::Silent, QueryOutcome::Reply)
             }
-            Err(error) => self.failed(pass, op, port, &error),
+            Err(error) => self.failed(cx, op, port, &error),
         }
     }
 
     /// All replies of a list of what the device has; none where netlink has nothing to say. What fails is noted as
     /// [`Self::ask`] does.
-    pub fn list(&mut self, pass: &mut Pass<'_>, op: Op) -> Option<Vec<Vec<u8>>> {
-        if self.not_offered.iter().any(|(refused, until)| *refused == op && pass.now < *until) {
+    pub fn list(&mut self, cx: &mut ReadContext<'_>, op: NldevCommand) -> Option<Vec<Vec<u8>>> {
+        if self.not_offered.iter().any(|(refused, until)| *refused == op && cx.now < *until) {
             return None;
         }
-        let replies = match self.index(pass.now) {
+        let replies = match self.index(cx.now) {
             Ok(Some(index)) => self.connection.ask(&nldev::dump(op, index)),
             Ok(None) => return None,
             Err(error) => Err(error),
@@ -114,37 +114,43 @@ impl Client {
                 None
             }
             Err(error) => {
-                self.failed(pass, op, None, &error);
+                self.failed(cx, op, None, &error);
                 None
             }
         }
     }
 
-    fn failed(&mut self, pass: &mut Pass<'_>, op: Op, port: Option<u32>, error: &io::Error) -> Answer {
-        let Some(reason) = reason_of_answer(error) else { return Answer::Silent };
+    fn failed(
+        &mut self,
+        cx: &mut ReadContext<'_>,
+        op: NldevCommand,
+        port: Option<u32>,
+        error: &io::Error,
+    ) -> QueryOutcome {
+        let Some(reason) = reason_of_answer(error) else { return QueryOutcome::Silent };
         // A connection that did not stand, or was given up, never reached the driver: files may.
         let asked = self.connection.is_open() && matches!(reason, ReadError::Io | ReadError::Timeout | ReadError::Gone);
         let again = match self.not_offered.iter_mut().find(|(refused, _)| *refused == op) {
             _ if asked => false,
             Some((_, until)) => {
-                *until = pass.now.after(NOT_OFFERED);
+                *until = cx.now.after(NOT_OFFERED);
                 true
             }
             None => {
-                self.not_offered.push((op, pass.now.after(NOT_OFFERED)));
+                self.not_offered.push((op, cx.now.after(NOT_OFFERED)));
                 false
             }
         };
         if !again {
             let slash = port.map(|port| format!("/{port}")).unwrap_or_default();
-            pass.fault(Path::new(&format!("{} {}{slash}", op.as_str(), self.device)), reason);
+            cx.fault(Path::new(&format!("{} {}{slash}", op.as_str(), self.device)), reason);
         }
-        if asked { Answer::Failed(reason) } else { Answer::Silent }
+        if asked { QueryOutcome::Failed(reason) } else { QueryOutcome::Silent }
     }
 
     /// The reply, or none when netlink does not show the device. Tries once more when the index turns out to be
     /// another device's by now.
-    fn answer(&mut self, now: BootTime, op: Op, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
+    fn answer(&mut self, now: BootTime, op: NldevCommand, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
         for _ in 0..2 {
             let Some(index) = self.index(now)? else { return Ok(None) };
             match self.connection.ask(&nldev::request(op, index, port)) {
@@ -156,7 +162,7 @@ impl Client {
                 // EINVAL says both that the index is nobody's and that the operation is not offered.
                 Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
                 Err(error) => {
-                    let named = self.connection.ask(&nldev::request(Op::Get, index, None));
+                    let named = self.connection.ask(&nldev::request(NldevCommand::Get, index, None));
                     if named.is_ok_and(|replies| replies.first().is_some_and(|reply| self.is_mine(reply))) {
                         return Err(error);
                     }

@@ -7,7 +7,7 @@ use rustix::io::Errno;
 
 use super::attributes::{Attributes, number16, put_text};
 use super::message;
-use super::socket::{Connect, Kept, Nldev};
+use super::socket::{LazyConnection, NetlinkConnection, NetlinkConnector};
 use crate::model::time::BootTime;
 
 /// The family that knows the others (`GENL_ID_CTRL`).
@@ -48,17 +48,17 @@ fn family(reply: &[u8]) -> Option<u16> {
 }
 
 /// A family of the running kernel.
-pub struct Family {
+pub struct GenericFamily {
     name: &'static str,
-    connection: Kept,
+    connection: LazyConnection,
     id: Option<u16>,
     absent_until: Option<BootTime>,
 }
 
-impl Family {
+impl GenericFamily {
     /// Nothing is asked yet.
-    pub fn new(name: &'static str, connect: Connect) -> Self {
-        Self { name, connection: Kept::new(connect), id: None, absent_until: None }
+    pub fn new(name: &'static str, connect: NetlinkConnector) -> Self {
+        Self { name, connection: LazyConnection::new(connect), id: None, absent_until: None }
     }
 
     /// The replies to a request; none where the kernel does not have the family or does not let it be asked.
@@ -111,7 +111,7 @@ pub(crate) mod tests {
 
     /// A kernel that a test makes up: replies, without their headers, by command.
     #[derive(Default)]
-    pub(crate) struct Made {
+    pub(crate) struct FakeFamily {
         /// What it answers; a command that is not here is not supported.
         pub(crate) replies: Mutex<BTreeMap<u8, Vec<Vec<u8>>>>,
         /// What it refuses everything with.
@@ -122,12 +122,12 @@ pub(crate) mod tests {
         pub(crate) asked: Mutex<Vec<(u8, Vec<u8>)>>,
     }
 
-    impl Made {
+    impl FakeFamily {
         pub(crate) fn set(&self, command: u8, replies: &[Vec<u8>]) {
             self.replies.lock().unwrap().insert(command, replies.to_vec());
         }
 
-        pub(crate) fn connect(made: &Arc<Self>) -> Connect {
+        pub(crate) fn connect(made: &Arc<Self>) -> NetlinkConnector {
             let made = Arc::clone(made);
             Arc::new(move || Ok(Box::new(Connection(Arc::clone(&made)))))
         }
@@ -138,9 +138,9 @@ pub(crate) mod tests {
         }
     }
 
-    struct Connection(Arc<Made>);
+    struct Connection(Arc<FakeFamily>);
 
-    impl Nldev for Connection {
+    impl NetlinkConnection for Connection {
         fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
             let kind = u16::from_ne_bytes([request[4], request[5]]);
             let command = request[16];
@@ -177,9 +177,9 @@ pub(crate) mod tests {
 
     #[test]
     fn a_kernel_without_the_family_is_not_asked_for_long() {
-        let made = Arc::new(Made::default());
+        let made = Arc::new(FakeFamily::default());
         *made.lacks.lock().unwrap() = true;
-        let mut family = Family::new("ethtool", Made::connect(&made));
+        let mut family = GenericFamily::new("ethtool", FakeFamily::connect(&made));
         assert!(family.ask(BootTime(0), 32, false, &[]).unwrap().is_none());
         *made.lacks.lock().unwrap() = false;
         assert!(family.ask(BootTime(1000), 32, false, &[]).unwrap().is_none());
@@ -191,7 +191,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_running_kernel_answers() {
-        let mut nothing = Family::new("no-such-family", socket::generic());
+        let mut nothing = GenericFamily::new("no-such-family", socket::generic());
         assert!(nothing.ask(BootTime(0), 1, false, &[]).is_ok_and(|replies| replies.is_none()));
     }
 }

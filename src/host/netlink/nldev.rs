@@ -35,7 +35,7 @@ const SYS_COPY_ON_FORK: u16 = 93;
 
 /// An operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Op {
+pub enum NldevCommand {
     /// A device, or all of them: index, name, number of ports. From memory.
     Get,
     /// A port's state, from one `ib_query_port`.
@@ -50,7 +50,7 @@ pub enum Op {
     StatGet,
 }
 
-impl Op {
+impl NldevCommand {
     /// The kernel's number.
     const fn code(self) -> u16 {
         match self {
@@ -78,16 +78,16 @@ impl Op {
 
 /// Asks for all devices.
 pub fn dump_devices() -> Vec<u8> {
-    message::request(CLIENT + Op::Get.code(), true, &[])
+    message::request(CLIENT + NldevCommand::Get.code(), true, &[])
 }
 
 /// Asks for the settings of the RDMA subsystem.
 pub fn system_request() -> Vec<u8> {
-    message::request(CLIENT + Op::SysGet.code(), false, &[])
+    message::request(CLIENT + NldevCommand::SysGet.code(), false, &[])
 }
 
 /// Asks for a list of what a device has.
-pub fn dump(op: Op, index: u32) -> Vec<u8> {
+pub fn dump(op: NldevCommand, index: u32) -> Vec<u8> {
     message::request(CLIENT + op.code(), true, &[(DEV_INDEX, index)])
 }
 
@@ -103,7 +103,7 @@ pub fn queue_pairs(reply: &[u8]) -> impl Iterator<Item = (u8, u8)> {
 }
 
 /// Asks about a device, or about one port of it.
-pub fn request(op: Op, index: u32, port: Option<u32>) -> Vec<u8> {
+pub fn request(op: NldevCommand, index: u32, port: Option<u32>) -> Vec<u8> {
     let attributes = [(DEV_INDEX, index), (PORT_INDEX, port.unwrap_or(0))];
     let (attributes, _) = attributes.split_at(if port.is_some() { 2 } else { 1 });
     message::request(CLIENT + op.code(), false, attributes)
@@ -111,7 +111,7 @@ pub fn request(op: Op, index: u32, port: Option<u32>) -> Vec<u8> {
 
 /// The device that a reply is about; every reply but that of `SYS_GET` begins with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Device<'a> {
+pub struct DeviceAttributes<'a> {
     /// Index, unique until the next boot.
     pub index: Option<u32>,
     /// Name.
@@ -119,8 +119,8 @@ pub struct Device<'a> {
 }
 
 /// Reads which device a reply is about.
-pub fn device(reply: &[u8]) -> Device<'_> {
-    let mut device = Device::default();
+pub fn device(reply: &[u8]) -> DeviceAttributes<'_> {
+    let mut device = DeviceAttributes::default();
     for (kind, value) in Attributes::new(reply) {
         match kind {
             DEV_INDEX => device.index = number32(value),
@@ -133,7 +133,7 @@ pub fn device(reply: &[u8]) -> Device<'_> {
 
 /// What `PORT_GET` says of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct PortStatus<'a> {
+pub struct PortAttributes<'a> {
     /// Code of the logical state.
     pub state: Option<u8>,
     /// Code of the physical state.
@@ -147,8 +147,8 @@ pub struct PortStatus<'a> {
 }
 
 /// Reads a reply of `PORT_GET`.
-pub fn port(reply: &[u8]) -> PortStatus<'_> {
-    let mut port = PortStatus::default();
+pub fn port(reply: &[u8]) -> PortAttributes<'_> {
+    let mut port = PortAttributes::default();
     for (kind, value) in Attributes::new(reply) {
         match kind {
             PORT_STATE => port.state = number8(value),
@@ -164,7 +164,7 @@ pub fn port(reply: &[u8]) -> PortStatus<'_> {
 
 /// What `SYS_GET` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct System {
+pub struct SystemAttributes {
     /// Whether all network namespaces see all devices.
     pub shared: Option<bool>,
     /// Whether memory of RDMA programs is copied at fork (Linux 5.13); none where the kernel does not say.
@@ -172,8 +172,8 @@ pub struct System {
 }
 
 /// Reads a reply of `SYS_GET`.
-pub fn system(reply: &[u8]) -> System {
-    let mut system = System::default();
+pub fn system(reply: &[u8]) -> SystemAttributes {
+    let mut system = SystemAttributes::default();
     for (kind, value) in Attributes::new(reply) {
         match kind {
             SYS_NETNS_MODE => system.shared = number8(value).map(|mode| mode == 1),
@@ -288,11 +288,11 @@ pub(crate) mod tests {
         let kind = |bytes: &[u8]| u16::from_ne_bytes([bytes[4], bytes[5]]);
         assert_eq!(kind(&dump_devices()), 0x1401);
         assert_eq!(kind(&system_request()), 0x1406);
-        let port = request(Op::PortGet, 3, Some(2));
+        let port = request(NldevCommand::PortGet, 3, Some(2));
         assert_eq!((kind(&port), port.len()), (0x1405, 32));
-        let resources = request(Op::ResGet, 3, None);
+        let resources = request(NldevCommand::ResGet, 3, None);
         assert_eq!((kind(&resources), resources.len()), (0x1409, 24));
-        assert_eq!(kind(&request(Op::StatGet, 3, Some(1))), 0x1411);
+        assert_eq!(kind(&request(NldevCommand::StatGet, 3, Some(1))), 0x1411);
     }
 
     #[cfg(target_endian = "little")]
@@ -313,8 +313,8 @@ pub(crate) mod tests {
             9, 0, 51, 0, b'e', b't', b'h', b'0', 0, 0, 0, 0,
             5, 0, 0xf0, 0x3f, 1, 0, 0, 0,
         ];
-        assert_eq!(device(&reply), Device { index: Some(2), name: Some("mlx5_2") });
-        let expected = PortStatus {
+        assert_eq!(device(&reply), DeviceAttributes { index: Some(2), name: Some("mlx5_2") });
+        let expected = PortAttributes {
             state: Some(4),
             physical_state: Some(5),
             lid: Some(0x364),
@@ -339,7 +339,7 @@ pub(crate) mod tests {
 
     #[test]
     fn an_old_kernel_does_not_know_copy_on_fork() {
-        assert_eq!(system(&system_reply(false)), System { shared: Some(true), copy_on_fork: None });
+        assert_eq!(system(&system_reply(false)), SystemAttributes { shared: Some(true), copy_on_fork: None });
         assert_eq!(system(&system_reply(true)).copy_on_fork, Some(true));
     }
 

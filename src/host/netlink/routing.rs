@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use super::attributes::{Attributes, number32};
 use super::message;
-use super::socket::Nldev;
+use super::socket::NetlinkConnection;
 
 const RTM_GETROUTE: u16 = 26;
 const RTA_DST: u16 = 1;
@@ -30,7 +30,7 @@ pub struct Route {
 ///
 /// # Errors
 /// The errno that the kernel answered with; `InvalidData` for what is no route.
-pub fn lookup(kernel: &mut dyn Nldev, address: IpAddr) -> io::Result<Route> {
+pub fn lookup(kernel: &mut dyn NetlinkConnection, address: IpAddr) -> io::Result<Route> {
     let replies = kernel.ask(&request(address))?;
     replies.first().and_then(|reply| route(reply)).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

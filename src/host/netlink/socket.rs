@@ -11,7 +11,7 @@ use rustix::net::RecvFlags;
 use super::{message, nldev};
 
 /// Someone who answers requests of a netlink protocol.
-pub trait Nldev: Send {
+pub trait NetlinkConnection: Send {
     /// Sends a request; the payloads of all its replies, without their headers.
     ///
     /// # Errors
@@ -20,17 +20,17 @@ pub trait Nldev: Send {
 }
 
 /// Makes a connection; where there is none (a recorded host), nobody is asked.
-pub type Connect = Arc<dyn Fn() -> io::Result<Box<dyn Nldev>> + Send + Sync>;
+pub type NetlinkConnector = Arc<dyn Fn() -> io::Result<Box<dyn NetlinkConnection>> + Send + Sync>;
 
 /// A connection that is made when it is first needed and kept; one on which no answer came is given up.
-pub struct Kept {
-    connect: Connect,
-    connection: Option<Box<dyn Nldev>>,
+pub struct LazyConnection {
+    connect: NetlinkConnector,
+    connection: Option<Box<dyn NetlinkConnection>>,
 }
 
-impl Kept {
+impl LazyConnection {
     /// Nothing is asked yet.
-    pub fn new(connect: Connect) -> Self {
+    pub fn new(connect: NetlinkConnector) -> Self {
         Self { connect, connection: None }
     }
 
@@ -40,7 +40,7 @@ impl Kept {
     }
 }
 
-impl Nldev for Kept {
+impl NetlinkConnection for LazyConnection {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let connection = match &mut self.connection {
             Some(connection) => connection,
@@ -55,18 +55,18 @@ impl Nldev for Kept {
 }
 
 /// Connects to the running kernel.
-pub fn kernel() -> Connect {
-    Arc::new(|| Ok(Box::new(Kernel::connect(nldev::PROTOCOL)?)))
+pub fn kernel() -> NetlinkConnector {
+    Arc::new(|| Ok(Box::new(KernelConnection::connect(nldev::PROTOCOL)?)))
 }
 
 /// Connects to the running kernel's route netlink, which speaks of the interfaces in the agent's own namespace.
-pub fn route() -> Connect {
-    Arc::new(|| Ok(Box::new(Kernel::connect(NETLINK_ROUTE)?)))
+pub fn route() -> NetlinkConnector {
+    Arc::new(|| Ok(Box::new(KernelConnection::connect(NETLINK_ROUTE)?)))
 }
 
 /// Connects to the running kernel's generic netlink, on which families such as `ethtool` and `devlink` speak.
-pub fn generic() -> Connect {
-    Arc::new(|| Ok(Box::new(Kernel::connect(NETLINK_GENERIC)?)))
+pub fn generic() -> NetlinkConnector {
+    Arc::new(|| Ok(Box::new(KernelConnection::connect(NETLINK_GENERIC)?)))
 }
 
 /// How long an answer that is not there yet is waited for: the kernel answers within the call that asks, so this
@@ -77,12 +77,12 @@ const STEPS: u32 = 1000;
 /// The kernel's port.
 const FROM_KERNEL: u32 = 0;
 
-struct Kernel {
+struct KernelConnection {
     socket: Socket,
     sequence: u32,
 }
 
-impl Kernel {
+impl KernelConnection {
     fn connect(protocol: isize) -> io::Result<Self> {
         let mut socket = Socket::new(protocol)?;
         socket.bind_auto()?;
@@ -119,7 +119,7 @@ impl Kernel {
     }
 }
 
-impl Nldev for Kernel {
+impl NetlinkConnection for KernelConnection {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         self.sequence = self.sequence.wrapping_add(1);
         let mut request = request.to_vec();
@@ -140,7 +140,7 @@ mod tests {
     fn the_running_kernel_answers() {
         const ROUTE: isize = 0;
         const GET_LINK: u16 = 18;
-        let Ok(mut kernel) = Kernel::connect(ROUTE) else { return };
+        let Ok(mut kernel) = KernelConnection::connect(ROUTE) else { return };
         let links = kernel.ask(&message::request(GET_LINK, true, &[(0, 0), (0, 0)])).unwrap();
         assert!(!links.is_empty());
         let unknown = message::request(GET_LINK, false, &[(0, u32::MAX), (0, 0)]);
@@ -156,7 +156,7 @@ mod tests {
         // Not connected to the kernel, which would let nobody else through.
         let own = socket.bind_auto().unwrap();
         socket.set_non_blocking(true).unwrap();
-        let receiver = Kernel { socket, sequence: 0 };
+        let receiver = KernelConnection { socket, sequence: 0 };
         let mut sender = Socket::new(AMONG_USERS).unwrap();
         let port = sender.bind_auto().unwrap().port_number();
         for length in [16, 4096, 4097, 32 << 10, 65_536, 100_001] {

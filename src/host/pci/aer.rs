@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::host::attribute::Attribute;
-use crate::host::collector::Pass;
+use crate::host::collector::ReadContext;
 use crate::host::text;
 use crate::model::pcie::{Aer, AerClass};
 use crate::model::reading::Reading;
@@ -34,14 +34,14 @@ impl AerFiles {
         self.classes.iter_mut().map(|(file, _)| file).chain(&mut self.root_totals)
     }
 
-    pub(super) fn read(&mut self, pass: &mut Pass<'_>) -> Aer {
+    pub(super) fn read(&mut self, cx: &mut ReadContext<'_>) -> Aer {
         Aer {
             classes: self.classes.each_mut().map(|(file, last)| {
-                let class = file.read(pass, |bytes| parse(bytes, last)).value()?;
+                let class = file.read(cx, |bytes| parse(bytes, last)).value()?;
                 last.clone_from(&class);
                 Some(class)
             }),
-            root_totals: self.root_totals.each_mut().map(|file| file.read(pass, text::counter).value()),
+            root_totals: self.root_totals.each_mut().map(|file| file.read(cx, text::counter).value()),
         }
     }
 }

@@ -6,14 +6,14 @@ use crate::model::units::{Lanes, TransfersPerSecond};
 
 /// What a width file says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Width {
+pub(super) enum LinkWidth {
     /// A number of lanes.
     Lanes(Lanes),
     /// 63: the register reads all ones, as every register of a function that fell off the bus does.
     AllOnes,
 }
 
-impl Width {
+impl LinkWidth {
     pub(super) fn lanes(self) -> Option<Lanes> {
         match self {
             Self::Lanes(lanes) => Some(lanes),
@@ -37,18 +37,18 @@ pub(super) fn speed(bytes: &[u8]) -> Reading<TransfersPerSecond> {
 fn transfers(text: &str) -> Option<TransfersPerSecond> {
     let number = text.strip_suffix(" PCIe").unwrap_or(text).strip_suffix(" GT/s")?;
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-    let places = u32::try_from(fraction.len()).ok()?;
-    let scale = 10u64.pow(9u32.checked_sub(places)?);
+    let locations = u32::try_from(fraction.len()).ok()?;
+    let scale = 10u64.pow(9u32.checked_sub(locations)?);
     let whole = parse_decimal(whole.as_bytes())?.checked_mul(1_000_000_000)?;
     Some(TransfersPerSecond(whole.checked_add(parse_decimal(fraction.as_bytes())? * scale)?))
 }
 
 /// A number of lanes, 1 to 32. 0 (link down, or a VF) and 255 (no such register) are absent.
-pub(super) fn width(bytes: &[u8]) -> Reading<Width> {
+pub(super) fn width(bytes: &[u8]) -> Reading<LinkWidth> {
     match parse_decimal(bytes) {
         Some(0 | 255) => Reading::Absent,
-        Some(63) => Reading::Value(Width::AllOnes),
-        Some(lanes @ 1..=32) => u8::try_from(lanes).ok().map(|lanes| Width::Lanes(Lanes(lanes))).into(),
+        Some(63) => Reading::Value(LinkWidth::AllOnes),
+        Some(lanes @ 1..=32) => u8::try_from(lanes).ok().map(|lanes| LinkWidth::Lanes(Lanes(lanes))).into(),
         _ => Reading::Unreadable(ReadError::Malformed),
     }
 }
@@ -96,11 +96,11 @@ mod tests {
     #[test]
     fn widths() {
         for lanes in [1, 2, 4, 8, 12, 16, 32] {
-            assert_eq!(width(lanes.to_string().as_bytes()), Reading::Value(Width::Lanes(Lanes(lanes))));
+            assert_eq!(width(lanes.to_string().as_bytes()), Reading::Value(LinkWidth::Lanes(Lanes(lanes))));
         }
         assert_eq!(width(b"0"), Reading::Absent);
         assert_eq!(width(b"255"), Reading::Absent);
-        assert_eq!(width(b"63"), Reading::Value(Width::AllOnes));
+        assert_eq!(width(b"63"), Reading::Value(LinkWidth::AllOnes));
         for text in ["", "x8", "33", "64", "-1", "256", "8 "] {
             assert_eq!(width(text.as_bytes()).reason(), MALFORMED, "{text}");
         }

@@ -3,20 +3,20 @@
 
 mod aer;
 mod files;
-mod lane;
 mod link;
+mod reader;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Filter, Found, Lane, NoLane, Pass, Setup, Spec};
-use super::function::{Census, address_of};
+use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
+use super::function::{DeviceInventory, address_of};
 use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
-use lane::FunctionLane;
+use reader::PciFunctionReader;
 
 /// The collector of PCI functions.
 pub const SPEC: Spec = Spec {
@@ -29,18 +29,18 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(setup: &Setup) -> Box<dyn Collector> {
-    Box::new(Pci { filter: setup.filter.clone(), places: BTreeMap::new() })
+    Box::new(PciCollector { filter: setup.filter.clone(), locations: BTreeMap::new() })
 }
 
-struct Pci {
+struct PciCollector {
     filter: Filter,
-    places: BTreeMap<PciAddress, Arc<Place>>,
+    locations: BTreeMap<PciAddress, Arc<FunctionLocation>>,
 }
 
 /// Where a function is.
 #[derive(Debug, PartialEq, Eq)]
-struct Place {
-    /// Its address as text: the key of its lane.
+struct FunctionLocation {
+    /// Its address as text: the key of its reader.
     key: Arc<str>,
     address: PciAddress,
     directory: PathBuf,
@@ -51,9 +51,9 @@ struct Place {
 /// Functions that were found, and the RDMA device of each that has one.
 type Listing = BTreeMap<PciAddress, (PathBuf, Option<DeviceName>)>;
 
-impl Pci {
-    fn list(&self, pass: &mut Pass<'_>) -> Result<Listing, ReadError> {
-        let Census { allowed, excluded } = Census::take(pass, &self.filter)?;
+impl PciCollector {
+    fn list(&self, cx: &mut ReadContext<'_>) -> Result<Listing, ReadError> {
+        let DeviceInventory { allowed, excluded } = DeviceInventory::read(cx, &self.filter)?;
         let mut listing = Listing::new();
         for device in &allowed {
             let entry = listing.entry(device.address).or_insert_with(|| (device.function.clone(), None));
@@ -62,7 +62,7 @@ impl Pci {
         }
         for device in &allowed {
             // A PF that belongs to an excluded device alone stays unread.
-            let pf = pf_of(pass, &device.function).filter(|(_, address)| !excluded.contains(address));
+            let pf = pf_of(cx, &device.function).filter(|(_, address)| !excluded.contains(address));
             if let Some((directory, address)) = pf {
                 list_above(&mut listing, &directory);
                 listing.entry(address).or_insert((directory, None));
@@ -81,49 +81,49 @@ fn list_above(listing: &mut Listing, function: &Path) {
 }
 
 /// The PF of a VF.
-fn pf_of(pass: &mut Pass<'_>, function: &Path) -> Option<(PathBuf, PciAddress)> {
+fn pf_of(cx: &mut ReadContext<'_>, function: &Path) -> Option<(PathBuf, PciAddress)> {
     let link = function.join("physfn");
-    match pass.host.resolve(&link) {
+    match cx.host.resolve(&link) {
         Ok(directory) if directory != link => address_of(&directory).map(|address| (directory, address)),
         Ok(_) => None,
         Err(error) => {
             if let Some(reason) = reason_of(&error) {
-                pass.fault(&link, reason);
+                cx.fault(&link, reason);
             }
             None
         }
     }
 }
 
-impl Collector for Pci {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        let listing = self.list(pass)?;
-        let before = std::mem::take(&mut self.places);
+impl Collector for PciCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let listing = self.list(cx)?;
+        let before = std::mem::take(&mut self.locations);
         let mut found = Vec::with_capacity(listing.len());
         for (address, (directory, device)) in listing {
-            let place = match before.get(&address) {
-                Some(place) if place.directory == directory => Arc::clone(place),
-                _ => Arc::new(Place {
+            let location = match before.get(&address) {
+                Some(location) if location.directory == directory => Arc::clone(location),
+                _ => Arc::new(FunctionLocation {
                     key: Arc::from(address.to_string()),
                     address,
                     upstream: directory.parent().and_then(address_of),
                     directory,
                 }),
             };
-            // One that moved within the tree is left out once, so that its lane is opened anew.
-            if before.get(&address).is_none_or(|old| *old == place) {
-                found.push(Found { key: Arc::clone(&place.key), device });
+            // One that moved within the tree is left out once, so that its reader is opened anew.
+            if before.get(&address).is_none_or(|old| *old == location) {
+                found.push(Discovered { key: Arc::clone(&location.key), device });
             }
-            self.places.insert(address, place);
+            self.locations.insert(address, location);
         }
         Ok(found)
     }
 
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
-        let place = found.key.parse().ok().and_then(|address: PciAddress| self.places.get(&address));
-        match place {
-            Some(place) => Box::new(FunctionLane::new(Arc::clone(place))),
-            None => Box::new(NoLane),
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
+        let location = found.key.parse().ok().and_then(|address: PciAddress| self.locations.get(&address));
+        match location {
+            Some(location) => Box::new(PciFunctionReader::new(Arc::clone(location))),
+            None => Box::new(GoneReader),
         }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::line;
-use crate::host::collector::Pass;
-use crate::host::function::{Attached, address_of};
+use crate::host::collector::ReadContext;
+use crate::host::function::{DeviceFunction, address_of};
 use crate::host::io::OpenFile;
 use crate::host::text;
 use crate::model::ids::PciAddress;
@@ -24,10 +24,10 @@ const ACS: u16 = 0x0d;
 const ACS_CONTROL: u64 = 6;
 
 /// The functions of devices, but for VFs beside their PF, and every port above them.
-pub(super) fn read(pass: &mut Pass<'_>, devices: &[Attached]) -> Vec<PciIsolation> {
+pub(super) fn read(cx: &mut ReadContext<'_>, devices: &[DeviceFunction]) -> Vec<PciIsolation> {
     let mut functions: BTreeMap<PciAddress, PathBuf> = BTreeMap::new();
     for device in devices {
-        if pass.host.io.link(&device.function.join("physfn")).is_ok() {
+        if cx.host.io.link(&device.function.join("physfn")).is_ok() {
             continue;
         }
         for directory in device.function.ancestors() {
@@ -36,8 +36,8 @@ pub(super) fn read(pass: &mut Pass<'_>, devices: &[Attached]) -> Vec<PciIsolatio
         }
     }
     let isolation = |(address, directory): (PciAddress, PathBuf)| {
-        let ari = line(pass, directory.join("ari_enabled"), text::counter).map(|on| on != 0);
-        let acs = acs(pass, &directory.join("config"));
+        let ari = line(cx, directory.join("ari_enabled"), text::counter).map(|on| on != 0);
+        let acs = acs(cx, &directory.join("config"));
         (acs.is_some() || ari.is_some()).then_some(PciIsolation { address, acs, ari })
     };
     functions.into_iter().filter_map(isolation).collect()
@@ -45,8 +45,8 @@ pub(super) fn read(pass: &mut Pass<'_>, devices: &[Attached]) -> Vec<PciIsolatio
 
 /// None where the host has no such file, or it fails. Nothing but the capabilities' headers and the switches is read:
 /// some devices do not bear more, and what else stands there is nobody's business.
-fn acs(pass: &mut Pass<'_>, path: &Path) -> Option<Acs> {
-    let mut file = pass.host.io.open(path).ok()?;
+fn acs(cx: &mut ReadContext<'_>, path: &Path) -> Option<Acs> {
+    let mut file = cx.host.io.open(path).ok()?;
     let Some(first) = word(&mut *file, EXTENDED) else {
         // Those without the permission see the header alone; an old bus has no more than 256 bytes.
         word(&mut *file, 0)?;
@@ -107,7 +107,7 @@ mod tests {
         let memory = Arc::new(MemoryHost::new());
         memory.set("/sys/config", config);
         let host = memory.host();
-        acs(&mut Pass::new(&host, BootTime(0), Depth::Full), Path::new("/sys/config"))
+        acs(&mut ReadContext::new(&host, BootTime(0), Depth::Full), Path::new("/sys/config"))
     }
 
     #[test]
@@ -147,7 +147,7 @@ mod tests {
         memory.set(format!("{card}/ari_enabled"), "1\n");
         memory.set(format!("{root}/0000:3b:00.2/ari_enabled"), "0\n");
         memory.symlink(format!("{root}/0000:3b:00.2/physfn"), "../0000:3b:00.0");
-        let device = |name: &str, function: String| Attached {
+        let device = |name: &str, function: String| DeviceFunction {
             name: DeviceName::new(name),
             parent: PathBuf::from(&function),
             address: address_of(Path::new(&function)).unwrap(),
@@ -155,8 +155,8 @@ mod tests {
         };
         let devices = [device("mlx5_0", card), device("mlx5_2", format!("{root}/0000:3b:00.2"))];
         let host = memory.host();
-        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-        let seen = read(&mut pass, &devices);
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        let seen = read(&mut cx, &devices);
         let expected = [
             PciIsolation {
                 address: "0000:3a:00.0".parse().unwrap(),
@@ -165,7 +165,7 @@ mod tests {
             },
             PciIsolation { address: "0000:3b:00.0".parse().unwrap(), acs: Some(Acs::Hidden), ari: Some(true) },
         ];
-        assert_eq!((seen, pass.faults.len()), (expected.to_vec(), 0));
+        assert_eq!((seen, cx.faults.len()), (expected.to_vec(), 0));
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! What the host runs on: hardware, or whose hypervisor.
 
 use super::{beginning, line};
-use crate::host::collector::Pass;
+use crate::host::collector::ReadContext;
 use crate::host::text;
 
 /// Makers' and products' names in the firmware's tables, and the hypervisor that they stand for.
@@ -20,14 +20,14 @@ const NAMES: [(&str, &str); 11] = [
 ];
 
 /// The hypervisor, `none` for hardware, nothing where the host does not say.
-pub(super) fn virtualization(pass: &mut Pass<'_>) -> Option<&'static str> {
-    let dmi = pass.host.sysfs.join("class/dmi/id");
-    let mut name = |file: &str| line(pass, dmi.join(file), text::label);
+pub(super) fn virtualization(cx: &mut ReadContext<'_>) -> Option<&'static str> {
+    let dmi = cx.host.sysfs.join("class/dmi/id");
+    let mut name = |file: &str| line(cx, dmi.join(file), text::label);
     let (vendor, product) = (name("sys_vendor"), name("product_name"));
     let names = format!("{} {}", vendor.as_deref().unwrap_or_default(), product.as_deref().unwrap_or_default());
     let known = NAMES.iter().find(|(part, _)| names.contains(part)).map(|(_, kind)| *kind);
     // Metal instances have the cloud's names and no hypervisor.
-    let under = under_hypervisor(pass);
+    let under = under_hypervisor(cx);
     match (known, under) {
         (_, Some(false)) => Some("none"),
         (Some(kind), _) => Some(kind),
@@ -37,9 +37,9 @@ pub(super) fn virtualization(pass: &mut Pass<'_>) -> Option<&'static str> {
 }
 
 /// Whether the CPU says that it is virtual (x86: a flag in `/proc/cpuinfo`); none where it does not say either way.
-fn under_hypervisor(pass: &mut Pass<'_>) -> Option<bool> {
-    let path = pass.host.procfs.join("cpuinfo");
-    let text = beginning(pass, &path)?;
+fn under_hypervisor(cx: &mut ReadContext<'_>) -> Option<bool> {
+    let path = cx.host.procfs.join("cpuinfo");
+    let text = beginning(cx, &path)?;
     let flags = text.lines().find(|line| line.starts_with("flags"))?;
     Some(flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
 }

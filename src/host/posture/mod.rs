@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
-use super::file::Watched;
-use super::function::{Attached, Census};
+use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
+use super::file::PolledFile;
+use super::function::{DeviceFunction, DeviceInventory};
 use super::netlink::nldev;
-use super::netlink::socket::{self, Connect};
+use super::netlink::socket::{self, NetlinkConnector};
 use super::text;
 use crate::model::ids::PciAddress;
 use crate::model::posture::{PciIsolation, Posture};
@@ -29,7 +29,7 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| Box::new(Setups::new(setup, setup.host.live.then(socket::kernel))),
+    make: |setup| Box::new(PostureCollector::new(setup, setup.host.live.then(socket::kernel))),
 };
 
 /// Names of kernel arguments that matter, up to their `=`.
@@ -62,58 +62,57 @@ const ISOLATION: Duration = Duration::from_secs(30 * 60);
 /// CPU frequency policies that are read; a host has one for each CPU.
 const MOST_POLICIES: usize = 1024;
 
-struct Setups {
+struct PostureCollector {
     filter: Filter,
-    connect: Option<Connect>,
+    connect: Option<NetlinkConnector>,
 }
 
-impl Setups {
-    fn new(setup: &Setup, connect: Option<Connect>) -> Self {
+impl PostureCollector {
+    fn new(setup: &Setup, connect: Option<NetlinkConnector>) -> Self {
         Self { filter: setup.filter.clone(), connect }
     }
 }
 
-impl Collector for Setups {
-    fn discover(&mut self, _: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        Ok(vec![Found { key: Arc::from("host"), device: None }])
+impl Collector for PostureCollector {
+    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        Ok(vec![Discovered { key: Arc::from("host"), device: None }])
     }
 
-    fn open(&mut self, _: &Found) -> Box<dyn Lane> {
+    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
         let (filter, connect) = (self.filter.clone(), self.connect.clone());
-        Box::new(Whole { filter, connect, isolation: Vec::new(), of: Vec::new(), isolation_until: None })
+        Box::new(PostureReader { filter, connect, isolation: Vec::new(), of: Vec::new(), isolation_until: None })
     }
 }
 
-struct Whole {
+struct PostureReader {
     filter: Filter,
-    connect: Option<Connect>,
+    connect: Option<NetlinkConnector>,
     /// What keeps functions apart, the functions that it was read of, and until when it stands.
     isolation: Vec<PciIsolation>,
     of: Vec<PciAddress>,
     isolation_until: Option<BootTime>,
 }
 
-impl Lane for Whole {
+impl DeviceReader for PostureReader {
     /// Nothing for a host that says nothing.
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let devices = Census::take(pass, &self.filter).map(|census| census.allowed).unwrap_or_default();
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let devices = DeviceInventory::read(cx, &self.filter).map(|inventory| inventory.allowed).unwrap_or_default();
         let functions = devices.iter().map(|device| (device.address, device.function.clone())).collect();
-        let groups = groups(pass, &functions);
+        let groups = groups(cx, &functions);
         let posture = Posture {
-            virtualization: machine::virtualization(pass),
-            iommu: iommu(pass, &groups, !devices.is_empty()),
+            virtualization: machine::virtualization(cx),
+            iommu: iommu(cx, &groups, !devices.is_empty()),
             iommu_groups: groups,
-            ari: ari(pass, &functions),
-            arguments: arguments(pass),
+            ari: ari(cx, &functions),
+            arguments: arguments(cx),
             rdma_netns_mode: self.netns_mode(),
-            foreign_netns: foreign_netns(pass),
-            governors: governors(pass),
-            numa_balancing: line(pass, pass.host.procfs.join("sys/kernel/numa_balancing"), text::counter)
-                .map(|on| on != 0),
-            hugepages: hugepages(pass),
-            driver_versions: driver_versions(pass),
+            foreign_netns: foreign_netns(cx),
+            governors: governors(cx),
+            numa_balancing: line(cx, cx.host.procfs.join("sys/kernel/numa_balancing"), text::counter).map(|on| on != 0),
+            hugepages: hugepages(cx),
+            driver_versions: driver_versions(cx),
         };
-        let isolation = self.isolation(pass, &devices);
+        let isolation = self.isolation(cx, &devices);
         let mut facts: Vec<Fact> = isolation.iter().map(|isolation| Arc::new(*isolation) as Fact).collect();
         if posture != Posture::default() {
             facts.push(Arc::new(posture));
@@ -122,13 +121,13 @@ impl Lane for Whole {
     }
 }
 
-impl Whole {
+impl PostureReader {
     /// Read anew when there are other functions, and seldom: each read asks hardware.
-    fn isolation(&mut self, pass: &mut Pass<'_>, devices: &[Attached]) -> &[PciIsolation] {
+    fn isolation(&mut self, cx: &mut ReadContext<'_>, devices: &[DeviceFunction]) -> &[PciIsolation] {
         let of: Vec<PciAddress> = devices.iter().map(|device| device.address).collect();
-        if self.isolation_until.is_none_or(|until| pass.now >= until) || self.of != of {
-            self.isolation = isolation::read(pass, devices);
-            (self.of, self.isolation_until) = (of, Some(pass.now.after(ISOLATION)));
+        if self.isolation_until.is_none_or(|until| cx.now >= until) || self.of != of {
+            self.isolation = isolation::read(cx, devices);
+            (self.of, self.isolation_until) = (of, Some(cx.now.after(ISOLATION)));
         }
         &self.isolation
     }
@@ -142,17 +141,17 @@ impl Whole {
 }
 
 /// One file, read once.
-fn line<T>(pass: &mut Pass<'_>, path: PathBuf, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
-    Watched::new(path).read(pass, parse).value()
+fn line<T>(cx: &mut ReadContext<'_>, path: PathBuf, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
+    PolledFile::new(path).read(cx, parse).value()
 }
 
 /// The types of the functions' IOMMU groups; a group that does not say has an empty one.
-fn groups(pass: &mut Pass<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, Arc<str>> {
+fn groups(cx: &mut ReadContext<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, Arc<str>> {
     let mut groups = BTreeMap::new();
     for (address, directory) in functions {
         let group = directory.join("iommu_group");
-        if pass.host.io.stamp(&group).is_ok() {
-            let kind = line(pass, group.join("type"), text::label).unwrap_or_else(|| Arc::from(""));
+        if cx.host.io.stamp(&group).is_ok() {
+            let kind = line(cx, group.join("type"), text::label).unwrap_or_else(|| Arc::from(""));
             groups.insert(*address, kind);
         }
     }
@@ -160,48 +159,48 @@ fn groups(pass: &mut Pass<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTr
 }
 
 /// Which of the functions say that ARI is on, or off.
-fn ari(pass: &mut Pass<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, bool> {
+fn ari(cx: &mut ReadContext<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, bool> {
     let mut flag = |(address, directory): (&PciAddress, &PathBuf)| {
-        Some((*address, line(pass, directory.join("ari_enabled"), text::counter)? != 0))
+        Some((*address, line(cx, directory.join("ari_enabled"), text::counter)? != 0))
     };
     functions.iter().filter_map(&mut flag).collect()
 }
 
 /// Nothing where the host does not show that it could have one.
-fn iommu(pass: &mut Pass<'_>, groups: &BTreeMap<PciAddress, Arc<str>>, watched: bool) -> Option<Arc<str>> {
+fn iommu(cx: &mut ReadContext<'_>, groups: &BTreeMap<PciAddress, Arc<str>>, watched: bool) -> Option<Arc<str>> {
     let mut kinds = groups.values();
     if let Some(first) = kinds.next() {
         let word = if kinds.any(|kind| kind != first) { "mixed" } else { first };
         return Some(Arc::from(if word.is_empty() { "on" } else { word }));
     }
-    let listed = pass.host.io.list(&pass.host.sysfs.join("kernel/iommu_groups")).ok()?;
+    let listed = cx.host.io.list(&cx.host.sysfs.join("kernel/iommu_groups")).ok()?;
     let on = !listed.is_empty();
     (!on || !watched).then(|| Arc::from(if on { "on" } else { "off" }))
 }
 
-fn arguments(pass: &mut Pass<'_>) -> Vec<Arc<str>> {
-    let path = pass.host.procfs.join("cmdline");
+fn arguments(cx: &mut ReadContext<'_>) -> Vec<Arc<str>> {
+    let path = cx.host.procfs.join("cmdline");
     let known = |argument: &&str| {
         let name = argument.split_once('=').map_or(*argument, |(name, _)| name);
         ARGUMENTS.contains(&name)
     };
     let matching = |text: &str| text.split_ascii_whitespace().filter(known).map(Arc::from).collect();
-    line(pass, path, |bytes| text::parsed(bytes, |text| Some(matching(text)))).unwrap_or_default()
+    line(cx, path, |bytes| text::parsed(bytes, |text| Some(matching(text)))).unwrap_or_default()
 }
 
 /// Compares the agent's network namespace with the first process's; none where either cannot be seen.
-fn foreign_netns(pass: &Pass<'_>) -> Option<bool> {
-    let netns = |process: &str| pass.host.io.link(&pass.host.procfs.join(process).join("ns/net")).ok();
+fn foreign_netns(cx: &ReadContext<'_>) -> Option<bool> {
+    let netns = |process: &str| cx.host.io.link(&cx.host.procfs.join(process).join("ns/net")).ok();
     // Of a recorded host these links would be the reader's.
-    if pass.host.live { Some(netns("self")? != netns("1")?) } else { None }
+    if cx.host.live { Some(netns("self")? != netns("1")?) } else { None }
 }
 
-fn governors(pass: &mut Pass<'_>) -> BTreeMap<Arc<str>, usize> {
-    let directory = pass.host.sysfs.join("devices/system/cpu/cpufreq");
-    let names = pass.host.io.list(&directory).unwrap_or_default();
+fn governors(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, usize> {
+    let directory = cx.host.sysfs.join("devices/system/cpu/cpufreq");
+    let names = cx.host.io.list(&directory).unwrap_or_default();
     let mut governors = BTreeMap::new();
     for name in names.iter().filter(|name| name.starts_with("policy")).take(MOST_POLICIES) {
-        if let Some(governor) = line(pass, directory.join(name).join("scaling_governor"), text::label) {
+        if let Some(governor) = line(cx, directory.join(name).join("scaling_governor"), text::label) {
             *governors.entry(governor).or_default() += 1;
         }
     }
@@ -209,14 +208,14 @@ fn governors(pass: &mut Pass<'_>) -> BTreeMap<Arc<str>, usize> {
 }
 
 /// `hugepages-2048kB/{nr_hugepages,free_hugepages}`.
-fn hugepages(pass: &mut Pass<'_>) -> BTreeMap<u64, (u64, u64)> {
-    let directory = pass.host.sysfs.join("kernel/mm/hugepages");
-    let names = pass.host.io.list(&directory).unwrap_or_default();
+fn hugepages(cx: &mut ReadContext<'_>) -> BTreeMap<u64, (u64, u64)> {
+    let directory = cx.host.sysfs.join("kernel/mm/hugepages");
+    let names = cx.host.io.list(&directory).unwrap_or_default();
     let mut pages = BTreeMap::new();
     for name in names {
         let size = name.strip_prefix("hugepages-").and_then(|size| size.strip_suffix("kB"));
         let Some(size) = size.and_then(|size| text::parse_decimal(size.as_bytes())) else { continue };
-        let mut count = |file: &str| line(pass, directory.join(&name).join(file), text::counter);
+        let mut count = |file: &str| line(cx, directory.join(&name).join(file), text::counter);
         if let Some(counts) = count("nr_hugepages").zip(count("free_hugepages")) {
             pages.insert(size, counts);
         }
@@ -224,16 +223,16 @@ fn hugepages(pass: &mut Pass<'_>) -> BTreeMap<u64, (u64, u64)> {
     pages
 }
 
-fn driver_versions(pass: &mut Pass<'_>) -> BTreeMap<Arc<str>, Arc<str>> {
+fn driver_versions(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, Arc<str>> {
     let version = |name: &&str| {
-        let path = pass.host.sysfs.join("module").join(name).join("version");
-        Some((Arc::from(*name), line(pass, path, text::label)?))
+        let path = cx.host.sysfs.join("module").join(name).join("version");
+        Some((Arc::from(*name), line(cx, path, text::label)?))
     };
     DRIVERS.iter().filter_map(version).collect()
 }
 
 /// The first bytes of a file that may be long.
-fn beginning(pass: &mut Pass<'_>, path: &Path) -> Option<String> {
-    let length = pass.host.io.open(path).and_then(|mut file| file.read(&mut pass.buffer[..])).ok()?;
-    Some(String::from_utf8_lossy(pass.buffer.get(..length)?).into_owned())
+fn beginning(cx: &mut ReadContext<'_>, path: &Path) -> Option<String> {
+    let length = cx.host.io.open(path).and_then(|mut file| file.read(&mut cx.buffer[..])).ok()?;
+    Some(String::from_utf8_lossy(cx.buffer.get(..length)?).into_owned())
 }

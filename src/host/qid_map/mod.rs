@@ -1,5 +1,5 @@
 //! Queue pair maps of stacks outside of the kernel's tree. No mainline kernel has such a file: this collector reads
-//! nothing unless the configuration says where one is and how its rows look.
+//! nothing unless the configuration says where one is and how its entries look.
 
 pub mod layout;
 #[cfg(test)]
@@ -11,14 +11,14 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Found, Lane, Pass, Spec};
+use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Spec};
 use super::function::function_of;
 use super::io::{Host, reason_of};
 use crate::model::ids::PciAddress;
 use crate::model::qid::QidMap;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use layout::Layout;
+use layout::QidMapLayout;
 
 /// The collector.
 pub const SPEC: Spec = Spec {
@@ -27,7 +27,7 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,
-    make: |setup| Box::new(Maps { layout: setup.host.roots.qid_map.clone() }),
+    make: |setup| Box::new(QidMapCollector { layout: setup.host.roots.qid_map.clone() }),
 };
 
 /// Longest file that is read, in bytes.
@@ -39,48 +39,48 @@ const MOST_FILES: usize = 4096;
 /// Most states that are told apart for a PF; further ones are `other`.
 const MOST_STATES: usize = 16;
 
-struct Maps {
-    layout: Option<Arc<Layout>>,
+struct QidMapCollector {
+    layout: Option<Arc<QidMapLayout>>,
 }
 
-impl Collector for Maps {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
+impl Collector for QidMapCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         let Some(layout) = &self.layout else { return Ok(Vec::new()) };
         let mut pfs = BTreeSet::new();
-        for file in files(pass, layout)? {
+        for file in files(cx, layout)? {
             match pf_of(&file) {
                 Some(pf) => drop(pfs.insert(pf)),
-                None => pass.fault(&file, ReadError::Malformed),
+                None => cx.fault(&file, ReadError::Malformed),
             }
         }
-        Ok(pfs.into_iter().map(|pf| Found { key: Arc::from(pf.to_string()), device: None }).collect())
+        Ok(pfs.into_iter().map(|pf| Discovered { key: Arc::from(pf.to_string()), device: None }).collect())
     }
 
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
-        Box::new(PfMap { pf: found.key.parse().ok(), layout: self.layout.clone(), seen: false })
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(QidMapReader { pf: found.key.parse().ok(), layout: self.layout.clone(), seen: false })
     }
 }
 
-struct PfMap {
+struct QidMapReader {
     pf: Option<PciAddress>,
-    layout: Option<Arc<Layout>>,
+    layout: Option<Arc<QidMapLayout>>,
     /// Whether the PF ever had such a file: without any it is of another stack.
     seen: bool,
 }
 
-impl Lane for PfMap {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+impl DeviceReader for QidMapReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let (Some(pf), Some(layout)) = (self.pf, self.layout.clone()) else { return Vec::new() };
-        let Ok(files) = files(pass, &layout) else { return Vec::new() };
+        let Ok(files) = files(cx, &layout) else { return Vec::new() };
         let mut map = QidMap { pf, vfs: BTreeMap::new(), twice: Vec::new(), trouble: None };
         let mut claims: BTreeMap<u64, BTreeSet<(u32, Option<u64>)>> = BTreeMap::new();
         let mut states: BTreeSet<Arc<str>> = BTreeSet::new();
         for file in files.iter().filter(|file| pf_of(file) == Some(pf)) {
-            let bytes = match content(pass.host, file) {
+            let bytes = match content(cx.host, file) {
                 Ok(bytes) => bytes,
                 Err(error) => {
                     if let Some(reason) = reason_of(&error) {
-                        pass.fault(file, reason);
+                        cx.fault(file, reason);
                         map.trouble = Some(reason);
                     }
                     continue;
@@ -88,25 +88,25 @@ impl Lane for PfMap {
             };
             self.seen = true;
             let text = String::from_utf8_lossy(&bytes);
-            let (rows, malformed) = layout.rows(&text);
+            let (entries, malformed) = layout.entries(&text);
             let number = file.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse::<u32>().ok());
             let mut odd = malformed > 0;
-            for row in rows {
-                let Some(vf) = row.vf.or(number) else {
+            for entry in entries {
+                let Some(vf) = entry.vf.or(number) else {
                     odd = true;
                     continue;
                 };
-                claims.entry(row.global).or_default().insert((vf, row.local));
-                let known = states.get(row.state).cloned();
+                claims.entry(entry.global).or_default().insert((vf, entry.local));
+                let known = states.get(entry.state).cloned();
                 let state = known.unwrap_or_else(|| {
-                    let state = Arc::from(if states.len() < MOST_STATES { row.state } else { "other" });
+                    let state = Arc::from(if states.len() < MOST_STATES { entry.state } else { "other" });
                     states.insert(Arc::clone(&state));
                     state
                 });
                 *map.vfs.entry(vf).or_default().entry(state).or_default() += 1;
             }
             if odd {
-                pass.fault(file, ReadError::Malformed);
+                cx.fault(file, ReadError::Malformed);
                 map.trouble = Some(ReadError::Malformed);
             }
         }
@@ -142,7 +142,7 @@ fn content(host: &Host, file: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// The files that a pattern names, by their real directories, each once.
-fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, ReadError> {
+fn files(cx: &mut ReadContext<'_>, layout: &QidMapLayout) -> Result<BTreeSet<PathBuf>, ReadError> {
     let mut places = BTreeSet::from([PathBuf::from("/")]);
     let mut parts = layout.path.components().peekable();
     while let Some(part) = parts.next() {
@@ -151,7 +151,7 @@ fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, Read
         let mut next = BTreeSet::new();
         for place in &places {
             let names = if name.contains(['*', '?']) {
-                pass.list(place)?.into_iter().filter(|other| matches(&name, other)).collect()
+                cx.list(place)?.into_iter().filter(|other| matches(&name, other)).collect()
             } else {
                 vec![name.clone().into_owned()]
             };
@@ -160,11 +160,11 @@ fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, Read
                     next.insert(path);
                     continue;
                 }
-                match pass.host.resolve(&path) {
+                match cx.host.resolve(&path) {
                     Ok(path) => drop(next.insert(path)),
                     Err(error) => {
                         if let Some(reason) = reason_of(&error) {
-                            pass.fault(&path, reason);
+                            cx.fault(&path, reason);
                         }
                     }
                 }
@@ -172,7 +172,7 @@ fn files(pass: &mut Pass<'_>, layout: &Layout) -> Result<BTreeSet<PathBuf>, Read
         }
         places = next;
         if places.len() > MOST_FILES {
-            pass.fault(&layout.path, ReadError::Malformed);
+            cx.fault(&layout.path, ReadError::Malformed);
             return Err(ReadError::Malformed);
         }
     }

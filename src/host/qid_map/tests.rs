@@ -1,9 +1,9 @@
-//! Maps on hosts in memory.
+//! QidMapCollector on hosts in memory.
 
 use proptest::prelude::*;
 use rustix::io::Errno;
 
-use super::layout::Column;
+use super::layout::QidMapColumn;
 use super::*;
 use crate::host::collector::{Depth, Filter, Setup};
 use crate::host::memory::MemoryHost;
@@ -11,10 +11,10 @@ use crate::model::time::BootTime;
 
 const PF: &str = "/sys/devices/pci0000:98/0000:98:00.0";
 
-fn layout() -> Arc<Layout> {
-    Arc::new(Layout {
+fn layout() -> Arc<QidMapLayout> {
+    Arc::new(QidMapLayout {
         path: PathBuf::from("/sys/class/infiniband/*/device/sriov/*/qid_map"),
-        columns: vec![Column::Vf, Column::Local, Column::Global, Column::State],
+        columns: vec![QidMapColumn::Vf, QidMapColumn::Local, QidMapColumn::Global, QidMapColumn::State],
         hexadecimal: false,
     })
 }
@@ -35,15 +35,15 @@ fn host() -> Arc<MemoryHost> {
 }
 
 /// What is found, and what went wrong: sources and reasons.
-fn read(memory: &Arc<MemoryHost>, layout: Option<Arc<Layout>>) -> (Vec<QidMap>, Vec<(String, ReadError)>) {
+fn read(memory: &Arc<MemoryHost>, layout: Option<Arc<QidMapLayout>>) -> (Vec<QidMap>, Vec<(String, ReadError)>) {
     let mut host = memory.host();
     host.roots.qid_map = layout;
     let mut collector = (SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
-    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-    let found = collector.discover(&mut pass).unwrap();
-    let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut pass)).collect();
+    let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+    let found = collector.discover(&mut cx).unwrap();
+    let facts: Vec<Fact> = found.iter().flat_map(|found| collector.open(found).read(&mut cx)).collect();
     let maps = facts.iter().map(|fact| fact.downcast_ref::<QidMap>().unwrap().clone()).collect();
-    (maps, pass.faults.iter().map(|fault| (fault.source.to_string(), fault.reason)).collect())
+    (maps, cx.faults.iter().map(|fault| (fault.source.to_string(), fault.reason)).collect())
 }
 
 #[test]
@@ -84,8 +84,8 @@ fn without_such_files_there_is_nothing_and_no_fault() {
 fn the_number_of_a_directory_is_that_of_its_vf() {
     let memory = host();
     memory.set(format!("{PF}/sriov/7/qid_map"), "0x101 RTS\n");
-    let columns = vec![Column::Global, Column::State];
-    let (maps, faults) = read(&memory, Some(Arc::new(Layout { columns, ..(*layout()).clone() })));
+    let columns = vec![QidMapColumn::Global, QidMapColumn::State];
+    let (maps, faults) = read(&memory, Some(Arc::new(QidMapLayout { columns, ..(*layout()).clone() })));
     assert_eq!((faults.len(), maps[0].vfs.keys().copied().collect::<Vec<_>>()), (0, vec![7]));
 }
 
@@ -105,8 +105,8 @@ fn odd_files_cost_only_themselves() {
 #[test]
 fn more_states_than_can_be_told_apart_are_other() {
     let memory = host();
-    let rows: Vec<String> = (0..40).map(|n| format!("0 {n} {n} S{n:02}\n")).collect();
-    memory.set(format!("{PF}/sriov/0/qid_map"), rows.concat());
+    let entries: Vec<String> = (0..40).map(|n| format!("0 {n} {n} S{n:02}\n")).collect();
+    memory.set(format!("{PF}/sriov/0/qid_map"), entries.concat());
     let (maps, _) = read(&memory, Some(layout()));
     let states = maps[0].states();
     assert_eq!((states.len(), states["other"]), (MOST_STATES + 1, 24));

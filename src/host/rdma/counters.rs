@@ -4,8 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::host::collector::Pass;
-use crate::host::file::Watched;
+use crate::host::collector::ReadContext;
+use crate::host::file::PolledFile;
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::netlink::nldev;
 use crate::host::text;
@@ -18,7 +18,7 @@ use crate::model::reading::{ReadError, Reading};
 const MOST: usize = 128;
 
 /// Where a port's hardware counters come from in a pass.
-pub(super) enum Source<'a> {
+pub(super) enum CounterSource<'a> {
     /// Their files.
     Files,
     /// A reply of `STAT_GET`, and files for what it lacks.
@@ -29,37 +29,37 @@ pub(super) enum Source<'a> {
 
 /// The counters of one pair of directories, and how to read them.
 pub(super) struct CounterDirs {
-    pma: Option<Directory>,
-    hardware: Directory,
+    pma: Option<StampedDirectory>,
+    hardware: StampedDirectory,
     pma_files: CounterFiles,
     hardware_files: CounterFiles,
 }
 
-struct Directory {
+struct StampedDirectory {
     path: PathBuf,
     stamp: Option<DirStamp>,
 }
 
-impl Directory {
+impl StampedDirectory {
     fn new(path: PathBuf) -> Self {
         Self { path, stamp: None }
     }
 
     /// Whether the directory is another one than when it was listed.
-    fn changed(&mut self, pass: &mut Pass<'_>) -> bool {
-        match stamp(pass, &self.path) {
+    fn changed(&mut self, cx: &mut ReadContext<'_>) -> bool {
+        match stamp(cx, &self.path) {
             Ok(now) => std::mem::replace(&mut self.stamp, now) != now,
             Err(_) => false,
         }
     }
 
-    fn names(&mut self, pass: &mut Pass<'_>) -> Vec<Arc<str>> {
-        let listed = if self.stamp.is_some() { pass.host.io.list(&self.path) } else { Ok(Vec::new()) };
+    fn names(&mut self, cx: &mut ReadContext<'_>) -> Vec<Arc<str>> {
+        let listed = if self.stamp.is_some() { cx.host.io.list(&self.path) } else { Ok(Vec::new()) };
         let mut names = listed.unwrap_or_else(|error| {
-            // Listed again in the next pass.
+            // AttributeFile again in the next pass.
             self.stamp = None;
             if let Some(reason) = reason_of(&error) {
-                pass.fault(&self.path, reason);
+                cx.fault(&self.path, reason);
             }
             Vec::new()
         });
@@ -77,15 +77,15 @@ impl Directory {
 ///
 /// # Errors
 /// The reason why that is not known, noted in the pass.
-pub(super) fn stamp(pass: &mut Pass<'_>, path: &Path) -> Result<Option<DirStamp>, ReadError> {
+pub(super) fn stamp(cx: &mut ReadContext<'_>, path: &Path) -> Result<Option<DirStamp>, ReadError> {
     let failed = |error: io::Error| reason_of(&error).map_or(Ok(None), Err);
-    pass.host.io.stamp(path).map(Some).or_else(failed).inspect_err(|reason| pass.fault(path, *reason))
+    cx.host.io.stamp(path).map(Some).or_else(failed).inspect_err(|reason| cx.fault(path, *reason))
 }
 
 impl CounterDirs {
     /// The directories below a port's directory.
     pub(super) fn of_port(port: &Path) -> Self {
-        Self::new(Some(Directory::new(port.join("counters"))), port)
+        Self::new(Some(StampedDirectory::new(port.join("counters"))), port)
     }
 
     /// The directory below a device's directory.
@@ -93,19 +93,19 @@ impl CounterDirs {
         Self::new(None, device)
     }
 
-    fn new(pma: Option<Directory>, parent: &Path) -> Self {
-        let hardware = Directory::new(parent.join("hw_counters"));
+    fn new(pma: Option<StampedDirectory>, parent: &Path) -> Self {
+        let hardware = StampedDirectory::new(parent.join("hw_counters"));
         Self { pma, hardware, pma_files: CounterFiles::default(), hardware_files: CounterFiles::default() }
     }
 
     /// Lists the directories again if they changed; true if so.
-    pub(super) fn refresh(&mut self, pass: &mut Pass<'_>) -> bool {
-        let pma_changed = self.pma.as_mut().is_some_and(|directory| directory.changed(pass));
-        if !self.hardware.changed(pass) && !pma_changed {
+    pub(super) fn refresh(&mut self, cx: &mut ReadContext<'_>) -> bool {
+        let pma_changed = self.pma.as_mut().is_some_and(|directory| directory.changed(cx));
+        if !self.hardware.changed(cx) && !pma_changed {
             return false;
         }
-        let pma_names = self.pma.as_mut().map(|directory| directory.names(pass)).unwrap_or_default();
-        let (pma, hardware) = layout(&pma_names, &self.hardware.names(pass));
+        let pma_names = self.pma.as_mut().map(|directory| directory.names(cx)).unwrap_or_default();
+        let (pma, hardware) = layout(&pma_names, &self.hardware.names(cx));
         if let Some(directory) = &self.pma {
             self.pma_files = CounterFiles::new(pma, &directory.path);
         }
@@ -119,9 +119,9 @@ impl CounterDirs {
     }
 
     /// Reads all of them.
-    pub(super) fn read(&mut self, pass: &mut Pass<'_>, hardware: &Source<'_>) {
-        self.pma_files.read(pass, &Source::Files);
-        self.hardware_files.read(pass, hardware);
+    pub(super) fn read(&mut self, cx: &mut ReadContext<'_>, hardware: &CounterSource<'_>) {
+        self.pma_files.read(cx, &CounterSource::Files);
+        self.hardware_files.read(cx, hardware);
     }
 
     /// What the last reading said of `counters/`.
@@ -148,7 +148,7 @@ fn is_silent(reading: Reading<u64>) -> bool {
 /// One file for each counter of a layout, in its order.
 #[derive(Default)]
 struct CounterFiles {
-    files: Vec<Watched>,
+    files: Vec<PolledFile>,
     last: Counters,
     /// For each counter of a netlink reply, in its order, where in the layout it stands.
     slots: Vec<usize>,
@@ -156,21 +156,21 @@ struct CounterFiles {
 
 impl CounterFiles {
     fn new(layout: CounterLayout, directory: &Path) -> Self {
-        let files = layout.iter().map(|counter| Watched::new(directory.join(&*counter.name))).collect();
+        let files = layout.iter().map(|counter| PolledFile::new(directory.join(&*counter.name))).collect();
         let values = vec![None; layout.len()];
         Self { files, last: Counters { layout, values }, slots: Vec::new() }
     }
 
-    fn read(&mut self, pass: &mut Pass<'_>, source: &Source<'_>) {
+    fn read(&mut self, cx: &mut ReadContext<'_>, source: &CounterSource<'_>) {
         self.last.values.fill(None);
         match source {
-            Source::Files => {}
-            Source::Reply(reply) => self.take(reply),
-            Source::Nothing => return,
+            CounterSource::Files => {}
+            CounterSource::Reply(reply) => self.take(reply),
+            CounterSource::Nothing => return,
         }
         let mut silent = false;
         for (value, file) in self.last.values.iter_mut().zip(&mut self.files).filter(|(value, _)| value.is_none()) {
-            let reading = file.read(pass, text::counter);
+            let reading = file.read(cx, text::counter);
             let was_silent = std::mem::replace(&mut silent, is_silent(reading));
             // One odd file costs itself; after a second in a row the card does not answer, and each further file would
             // wait as long, up to a minute.

@@ -2,27 +2,27 @@
 
 use std::path::Path;
 
-use crate::host::collector::Pass;
-use crate::host::file::Watched;
+use crate::host::collector::ReadContext;
+use crate::host::file::PolledFile;
 use crate::host::text;
 use crate::model::ids::{Guid, PciAddress};
 use crate::model::rdma::DeviceIdentity;
 use crate::model::reading::Reading;
 
 /// Reads a file once, through a descriptor that is not kept.
-pub(super) fn once<T>(pass: &mut Pass<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
-    Watched::new(path.to_owned()).read(pass, parse).value()
+pub(super) fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
+    PolledFile::new(path.to_owned()).read(cx, parse).value()
 }
 
 /// Reads a device's identity files. All of them are answered from the kernel's memory.
-pub(super) fn read(pass: &mut Pass<'_>, device: &Path) -> DeviceIdentity {
+pub(super) fn read(cx: &mut ReadContext<'_>, device: &Path) -> DeviceIdentity {
     DeviceIdentity {
-        pci_address: pci_address(pass, device),
-        firmware_version: once(pass, &device.join("fw_ver"), text::label),
-        board_id: once(pass, &device.join("board_id"), text::label),
-        hca_type: once(pass, &device.join("hca_type"), text::label),
-        node_guid: once(pass, &device.join("node_guid"), guid),
-        sys_image_guid: once(pass, &device.join("sys_image_guid"), guid),
+        pci_address: pci_address(cx, device),
+        firmware_version: once(cx, &device.join("fw_ver"), text::label),
+        board_id: once(cx, &device.join("board_id"), text::label),
+        hca_type: once(cx, &device.join("hca_type"), text::label),
+        node_guid: once(cx, &device.join("node_guid"), guid),
+        sys_image_guid: once(cx, &device.join("sys_image_guid"), guid),
     }
 }
 
@@ -32,12 +32,12 @@ fn guid(bytes: &[u8]) -> Reading<Guid> {
 
 /// The PCI function behind a device. A sub-function's device is an auxiliary device below it. A software device has
 /// none, although old kernels put it below the function of the interface it runs on; rxe shows by its `parent` file.
-fn pci_address(pass: &mut Pass<'_>, device: &Path) -> Option<PciAddress> {
-    if pass.host.io.open(&device.join("parent")).is_ok() {
+fn pci_address(cx: &mut ReadContext<'_>, device: &Path) -> Option<PciAddress> {
+    if cx.host.io.open(&device.join("parent")).is_ok() {
         return None;
     }
-    let own = pass.host.resolve(device).ok()?;
-    let behind = pass.host.resolve(&own.join("device")).unwrap_or(own);
+    let own = cx.host.resolve(device).ok()?;
+    let behind = cx.host.resolve(&own.join("device")).unwrap_or(own);
     behind.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
 }
 

@@ -1,12 +1,12 @@
 //! RDMA devices and their ports: `/sys/class/infiniband`, and rdma netlink where the running kernel offers it.
 
-mod asked;
 mod counters;
 mod identity;
-mod lane;
+mod netlink_collector;
 mod parse;
 mod port;
 pub mod queues;
+mod reader;
 pub mod resources;
 #[cfg(test)]
 mod tests;
@@ -15,11 +15,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, Filter, Found, Lane, Pass, Setup, Spec};
-use super::netlink::socket::{self, Connect};
+use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
+use super::netlink::socket::{self, NetlinkConnector};
 use crate::model::ids::{DeviceName, natural};
 use crate::model::reading::ReadError;
-use lane::DeviceLane;
+use reader::RdmaDeviceReader;
 
 /// RDMA devices and ports.
 pub const SPEC: Spec = Spec {
@@ -28,7 +28,7 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
-    make: |setup| Box::new(Rdma::new(setup, setup.host.live.then(socket::kernel))),
+    make: |setup| Box::new(RdmaCollector::new(setup, setup.host.live.then(socket::kernel))),
 };
 
 /// Where RDMA devices are listed.
@@ -37,36 +37,39 @@ fn class(sysfs: &Path) -> PathBuf {
 }
 
 /// The devices in the class that the filter allows. No class is no devices.
-fn devices(pass: &mut Pass<'_>, class: &Path, filter: &Filter) -> Result<Vec<Found>, ReadError> {
-    let mut names = pass.list(class)?;
+fn devices(cx: &mut ReadContext<'_>, class: &Path, filter: &Filter) -> Result<Vec<Discovered>, ReadError> {
+    let mut names = cx.list(class)?;
     names.retain(|name| !name.starts_with('.') && filter.allows(name));
     names.sort_unstable_by(|a, b| natural(a, b));
-    Ok(names.iter().map(|name| Found { key: Arc::from(name.as_str()), device: Some(DeviceName::new(name)) }).collect())
+    Ok(names
+        .iter()
+        .map(|name| Discovered { key: Arc::from(name.as_str()), device: Some(DeviceName::new(name)) })
+        .collect())
 }
 
-/// The device a lane is for.
-fn device_of(found: &Found) -> DeviceName {
+/// The device a reader is for.
+fn device_of(found: &Discovered) -> DeviceName {
     found.device.clone().unwrap_or_else(|| DeviceName::new(&found.key))
 }
 
-struct Rdma {
+struct RdmaCollector {
     class: PathBuf,
     filter: Filter,
-    connect: Option<Connect>,
+    connect: Option<NetlinkConnector>,
 }
 
-impl Rdma {
-    fn new(setup: &Setup, connect: Option<Connect>) -> Self {
+impl RdmaCollector {
+    fn new(setup: &Setup, connect: Option<NetlinkConnector>) -> Self {
         Self { class: class(&setup.host.sysfs), filter: setup.filter.clone(), connect }
     }
 }
 
-impl Collector for Rdma {
-    fn discover(&mut self, pass: &mut Pass<'_>) -> Result<Vec<Found>, ReadError> {
-        devices(pass, &self.class, &self.filter)
+impl Collector for RdmaCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        devices(cx, &self.class, &self.filter)
     }
 
-    fn open(&mut self, found: &Found) -> Box<dyn Lane> {
-        Box::new(DeviceLane::new(device_of(found), self.class.join(&*found.key), self.connect.clone()))
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
+        Box::new(RdmaDeviceReader::new(device_of(found), self.class.join(&*found.key), self.connect.clone()))
     }
 }

@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::counters::{CounterDirs, Source, stamp};
+use super::counters::{CounterDirs, CounterSource, stamp};
 use super::identity::once;
 use super::parse;
-use crate::host::collector::Pass;
-use crate::host::file::Watched;
+use crate::host::collector::ReadContext;
+use crate::host::file::PolledFile;
 use crate::host::io::DirStamp;
-use crate::host::netlink::client::{Answer, Client};
-use crate::host::netlink::nldev::{self, Op};
+use crate::host::netlink::client::{QueryOutcome, RdmaNetlinkClient};
+use crate::host::netlink::nldev::{self, NldevCommand};
 use crate::host::text;
 use crate::model::ids::Guid;
 use crate::model::rdma::{LinkLayer, PhysicalState, Port, PortRate, PortState};
@@ -18,7 +18,7 @@ use crate::model::reading::Reading;
 
 /// How much of a port a pass reads.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Scope {
+pub(super) struct PortScope {
     /// Counters and everything else that may change.
     pub(super) full: bool,
     /// What seldom changes.
@@ -30,11 +30,11 @@ pub(super) struct PortFiles {
     number: u32,
     dir: PathBuf,
     stamp: Option<DirStamp>,
-    state_file: Watched,
-    physical_state_file: Watched,
-    rate_file: Watched,
-    lid_file: Watched,
-    sm_lid_file: Watched,
+    state_file: PolledFile,
+    physical_state_file: PolledFile,
+    rate_file: PolledFile,
+    lid_file: PolledFile,
+    sm_lid_file: PolledFile,
     counters: CounterDirs,
     link_layer: Option<LinkLayer>,
     guid: Option<Guid>,
@@ -49,7 +49,7 @@ impl PortFiles {
     /// A port in the `ports` directory of a device; nothing is read yet.
     pub(super) fn new(ports: &Path, number: u32) -> Self {
         let dir = ports.join(number.to_string());
-        let file = |name: &str| Watched::new(dir.join(name));
+        let file = |name: &str| PolledFile::new(dir.join(name));
         Self {
             number,
             stamp: None,
@@ -71,8 +71,8 @@ impl PortFiles {
     }
 
     /// Looks whether the port is still the one it was; true when it is another one or its counters are.
-    pub(super) fn refresh(&mut self, pass: &mut Pass<'_>) -> bool {
-        let Ok(now) = stamp(pass, &self.dir) else { return false };
+    pub(super) fn refresh(&mut self, cx: &mut ReadContext<'_>) -> bool {
+        let Ok(now) = stamp(cx, &self.dir) else { return false };
         let another = now != self.stamp;
         if another {
             if let Some(ports) = self.dir.parent() {
@@ -80,79 +80,84 @@ impl PortFiles {
             }
             self.stamp = now;
         }
-        self.counters.refresh(pass) || another
+        self.counters.refresh(cx) || another
     }
 
     /// Reads the port; none when its directory is not there.
     ///
     /// Each of `state`, `phys_state`, `rate`, `lid` and `sm_lid` makes the driver query the port anew; netlink tells
     /// all but the rate from one query.
-    pub(super) fn read(&mut self, pass: &mut Pass<'_>, scope: Scope, client: Option<&mut Client>) -> Option<Port> {
+    pub(super) fn read(
+        &mut self,
+        cx: &mut ReadContext<'_>,
+        scope: PortScope,
+        client: Option<&mut RdmaNetlinkClient>,
+    ) -> Option<Port> {
         self.stamp?;
         if scope.seldom && self.link_layer.is_none() {
-            self.link_layer = once(pass, &self.dir.join("link_layer"), parse::link_layer);
+            self.link_layer = once(cx, &self.dir.join("link_layer"), parse::link_layer);
         }
         let mut client = client;
         let answer = match &mut client {
-            Some(client) => client.ask(pass, Op::PortGet, Some(self.number)),
-            None => Answer::Silent,
+            Some(client) => client.ask(cx, NldevCommand::PortGet, Some(self.number)),
+            None => QueryOutcome::Silent,
         };
         let before = (self.state, self.physical_state);
-        self.read_states(pass, &answer);
+        self.read_states(cx, &answer);
         let moved = before != (self.state, self.physical_state);
         if moved && self.rate_file.is_quarantined() {
-            self.rate_file = Watched::new(self.dir.join("rate"));
+            self.rate_file = PolledFile::new(self.dir.join("rate"));
         }
         if scope.full || moved {
             // Of a port that is down, `rate` says nothing, something wrong, or EINVAL.
             let active = matches!(self.state, Reading::Value(PortState::Active | PortState::ActiveDefer));
-            self.rate = if active { self.rate_file.read(pass, parse::rate) } else { Reading::Absent };
+            self.rate = if active { self.rate_file.read(cx, parse::rate) } else { Reading::Absent };
             // Ethernet has no subnet manager and no LIDs; netlink leaves them out, the files say 0.
-            if answer == Answer::Silent && self.link_layer != Some(LinkLayer::Ethernet) {
-                let lid = self.lid_file.read(pass, parse::lid).value();
-                self.lids = (lid, self.sm_lid_file.read(pass, parse::lid).value());
+            if answer == QueryOutcome::Silent && self.link_layer != Some(LinkLayer::Ethernet) {
+                let lid = self.lid_file.read(cx, parse::lid).value();
+                self.lids = (lid, self.sm_lid_file.read(cx, parse::lid).value());
             }
         }
         if scope.seldom {
-            self.read_seldom(pass);
+            self.read_seldom(cx);
         }
-        if let Answer::Reply(reply) = &answer {
+        if let QueryOutcome::Reply(reply) = &answer {
             self.take_netdev(nldev::port(reply).netdev);
         }
         if scope.full {
-            self.read_counters(pass, client);
+            self.read_counters(cx, client);
         }
         Some(self.port())
     }
 
-    fn read_states(&mut self, pass: &mut Pass<'_>, answer: &Answer) {
+    fn read_states(&mut self, cx: &mut ReadContext<'_>, answer: &QueryOutcome) {
         let told = match answer {
-            Answer::Failed(reason) => {
+            QueryOutcome::Failed(reason) => {
                 (self.state, self.physical_state) = (Reading::Unreadable(*reason), Reading::Unreadable(*reason));
                 self.lids = (None, None);
                 return;
             }
-            Answer::Reply(reply) => nldev::port(reply),
-            Answer::Silent => nldev::PortStatus::default(),
+            QueryOutcome::Reply(reply) => nldev::port(reply),
+            QueryOutcome::Silent => nldev::PortAttributes::default(),
         };
         self.state = match told.state {
             Some(code) => PortState::from_code(code).into(),
-            None => self.state_file.read(pass, parse::state),
+            None => self.state_file.read(cx, parse::state),
         };
         self.physical_state = match told.physical_state {
             Some(code) => PhysicalState::from_code(code).into(),
-            None => self.physical_state_file.read(pass, parse::physical_state),
+            None => self.physical_state_file.read(cx, parse::physical_state),
         };
-        if matches!(answer, Answer::Reply(_)) {
+        if matches!(answer, QueryOutcome::Reply(_)) {
             self.lids = (told.lid, told.sm_lid);
         }
     }
 
     /// The GID table's first entry, from the kernel's memory.
-    fn read_seldom(&mut self, pass: &mut Pass<'_>) {
-        self.guid = once(pass, &self.dir.join("gids/0"), parse::gid);
+    fn read_seldom(&mut self, cx: &mut ReadContext<'_>) {
+        self.guid = once(cx, &self.dir.join("gids/0"), parse::gid);
         // EINVAL is how the kernel says that the entry has no interface, as on every InfiniBand port.
-        let netdev = Watched::new(self.dir.join("gid_attrs/ndevs/0")).read_unless_down(pass, text::label);
+        let netdev = PolledFile::new(self.dir.join("gid_attrs/ndevs/0")).read_unless_down(cx, text::label);
         self.netdev = netdev.value();
     }
 
@@ -162,17 +167,17 @@ impl PortFiles {
         }
     }
 
-    fn read_counters(&mut self, pass: &mut Pass<'_>, client: Option<&mut Client>) {
+    fn read_counters(&mut self, cx: &mut ReadContext<'_>, client: Option<&mut RdmaNetlinkClient>) {
         let answer = match client {
-            Some(client) if self.counters.has_hardware() => client.ask(pass, Op::StatGet, Some(self.number)),
-            _ => Answer::Silent,
+            Some(client) if self.counters.has_hardware() => client.ask(cx, NldevCommand::StatGet, Some(self.number)),
+            _ => QueryOutcome::Silent,
         };
         let source = match &answer {
-            Answer::Reply(reply) => Source::Reply(reply),
-            Answer::Silent => Source::Files,
-            Answer::Failed(_) => Source::Nothing,
+            QueryOutcome::Reply(reply) => CounterSource::Reply(reply),
+            QueryOutcome::Silent => CounterSource::Files,
+            QueryOutcome::Failed(_) => CounterSource::Nothing,
         };
-        self.counters.read(pass, &source);
+        self.counters.read(cx, &source);
     }
 
     fn port(&self) -> Port {

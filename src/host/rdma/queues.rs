@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::asked::Asked;
-use crate::host::collector::{Lane, Pass, Spec};
-use crate::host::netlink::client::Client;
-use crate::host::netlink::nldev::{self, Op};
+use super::netlink_collector::NetlinkCollector;
+use crate::host::collector::{DeviceReader, ReadContext, Spec};
+use crate::host::netlink::client::RdmaNetlinkClient;
+use crate::host::netlink::nldev::{self, NldevCommand};
 use crate::host::netlink::socket;
 use crate::model::ids::DeviceName;
 use crate::model::rdma::QueuePairs;
@@ -21,21 +21,21 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,
-    make: |setup| Box::new(Asked::new(setup, setup.host.live.then(socket::kernel), lane)),
+    make: |setup| Box::new(NetlinkCollector::new(setup, setup.host.live.then(socket::kernel), open_reader)),
 };
 
-fn lane(device: DeviceName, client: Option<Client>) -> Box<dyn Lane> {
-    Box::new(QueueLane { device, client })
+fn open_reader(device: DeviceName, client: Option<RdmaNetlinkClient>) -> Box<dyn DeviceReader> {
+    Box::new(QueueReader { device, client })
 }
 
-struct QueueLane {
+struct QueueReader {
     device: DeviceName,
-    client: Option<Client>,
+    client: Option<RdmaNetlinkClient>,
 }
 
-impl Lane for QueueLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let Some(replies) = self.client.as_mut().and_then(|client| client.list(pass, Op::ResQpGet)) else {
+impl DeviceReader for QueueReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let Some(replies) = self.client.as_mut().and_then(|client| client.list(cx, NldevCommand::ResQpGet)) else {
             return Vec::new();
         };
         let mut counts = BTreeMap::new();
@@ -46,7 +46,7 @@ impl Lane for QueueLane {
     }
 
     fn quarantined(&self) -> usize {
-        self.client.as_ref().map_or(0, Client::not_offered)
+        self.client.as_ref().map_or(0, RdmaNetlinkClient::not_offered)
     }
 }
 
@@ -88,7 +88,7 @@ mod tests {
     use crate::host::collector::Depth;
     use crate::host::memory::MemoryHost;
     use crate::host::netlink::nldev::tests::{handle, queue_pairs_reply};
-    use crate::host::netlink::socket::{Connect, Nldev};
+    use crate::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
     use crate::model::time::BootTime;
 
     /// What `rdma resource show qp` prints.
@@ -111,7 +111,7 @@ mod tests {
 
     struct Kernel;
 
-    impl Nldev for Kernel {
+    impl NetlinkConnection for Kernel {
         fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
             match u16::from_ne_bytes([request[4], request[5]]) & 0x3ff {
                 1 => Ok(vec![handle(3, "mlx5_bond_0")]),
@@ -125,14 +125,14 @@ mod tests {
     #[test]
     fn queue_pairs_are_counted_by_type_and_state() {
         let host = Arc::new(MemoryHost::new()).host();
-        let connect: Connect = Arc::new(|| Ok(Box::new(Kernel)));
+        let connect: NetlinkConnector = Arc::new(|| Ok(Box::new(Kernel)));
         let device = DeviceName::new("mlx5_bond_0");
-        let mut lane = QueueLane { device: device.clone(), client: Some(Client::new(device, connect)) };
-        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-        let facts = lane.read(&mut pass);
+        let mut reader = QueueReader { device: device.clone(), client: Some(RdmaNetlinkClient::new(device, connect)) };
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        let facts = reader.read(&mut cx);
         let found: &QueuePairs = facts[0].downcast_ref().unwrap();
         let expected = [(("GSI", "RTS"), 1), (("RC", "ERR"), 1), (("RC", "RTS"), 2), (("UD", "RTS"), 1)];
         assert_eq!(found.counts, expected.into());
-        assert_eq!(pass.faults, []);
+        assert_eq!(cx.faults, []);
     }
 }

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::asked::Asked;
-use crate::host::collector::{Lane, Pass, Spec};
-use crate::host::netlink::client::{Answer, Client};
-use crate::host::netlink::nldev::{self, Op};
+use super::netlink_collector::NetlinkCollector;
+use crate::host::collector::{DeviceReader, ReadContext, Spec};
+use crate::host::netlink::client::{QueryOutcome, RdmaNetlinkClient};
+use crate::host::netlink::nldev::{self, NldevCommand};
 use crate::host::netlink::socket;
 use crate::model::ids::DeviceName;
 use crate::model::rdma::RdmaResources;
@@ -19,24 +19,24 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
-    make: |setup| Box::new(Asked::new(setup, setup.host.live.then(socket::kernel), lane)),
+    make: |setup| Box::new(NetlinkCollector::new(setup, setup.host.live.then(socket::kernel), open_reader)),
 };
 
-pub(super) fn lane(device: DeviceName, client: Option<Client>) -> Box<dyn Lane> {
-    Box::new(ResourceLane { device, client, names: Vec::new() })
+pub(super) fn open_reader(device: DeviceName, client: Option<RdmaNetlinkClient>) -> Box<dyn DeviceReader> {
+    Box::new(ResourceReader { device, client, names: Vec::new() })
 }
 
-struct ResourceLane {
+struct ResourceReader {
     device: DeviceName,
-    client: Option<Client>,
+    client: Option<RdmaNetlinkClient>,
     /// The kernel's words as they were last seen, by their place in the reply.
     names: Vec<Arc<str>>,
 }
 
-impl Lane for ResourceLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
+impl DeviceReader for ResourceReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let Some(client) = &mut self.client else { return Vec::new() };
-        let Answer::Reply(reply) = client.ask(pass, Op::ResGet, None) else { return Vec::new() };
+        let QueryOutcome::Reply(reply) = client.ask(cx, NldevCommand::ResGet, None) else { return Vec::new() };
         let before = std::mem::take(&mut self.names);
         let mut counts = Vec::with_capacity(before.len());
         for (at, (name, count)) in nldev::resources(&reply).enumerate() {
@@ -49,6 +49,6 @@ impl Lane for ResourceLane {
     }
 
     fn quarantined(&self) -> usize {
-        self.client.as_ref().map_or(0, Client::not_offered)
+        self.client.as_ref().map_or(0, RdmaNetlinkClient::not_offered)
     }
 }

@@ -17,7 +17,7 @@ const MOST_LINKS: usize = 40;
 
 /// What stood at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Entry {
+pub enum RecordedEntry {
     /// A directory.
     Directory,
     /// A file with this content.
@@ -29,7 +29,7 @@ pub enum Entry {
 }
 
 /// Entries by path, below `sys` and `proc`.
-pub type Entries = BTreeMap<PathBuf, Entry>;
+pub type Entries = BTreeMap<PathBuf, RecordedEntry>;
 
 /// Input and output that remembers what it was asked for. Regular files that are only listed, and never read, are
 /// not kept: a serial number or the like must not get into a record by standing beside something else.
@@ -59,7 +59,7 @@ impl Recording {
 
     /// Where a path leads, noting the links on the way: below which root, and the path there. None for what leads
     /// out of the host's trees or round in links.
-    fn real(&self, path: &Path, follow_last: bool) -> Option<Place> {
+    fn real(&self, path: &Path, follow_last: bool) -> Option<RecordedPath> {
         let (root, name, rest) =
             self.roots.iter().find_map(|(root, name)| Some((root, *name, path.strip_prefix(root).ok()?)))?;
         let mut ahead = parts(rest);
@@ -85,35 +85,35 @@ impl Recording {
             if links > MOST_LINKS {
                 return None;
             }
-            let target = self.note_link(&Place { root: root.clone(), name, below: next }, &target)?;
+            let target = self.note_link(&RecordedPath { root: root.clone(), name, below: next }, &target)?;
             ahead.extend(parts(&target));
         }
-        Some(Place { root: root.clone(), name, below })
+        Some(RecordedPath { root: root.clone(), name, below })
     }
 
     /// Notes a link; says its target, made relative where it was absolute.
-    fn note_link(&self, place: &Place, target: &Path) -> Option<PathBuf> {
-        let target = match target.strip_prefix(&place.root) {
+    fn note_link(&self, at: &RecordedPath, target: &Path) -> Option<PathBuf> {
+        let target = match target.strip_prefix(&at.root) {
             Ok(inside) if target.is_absolute() => {
-                let up = place.below.components().count().saturating_sub(1);
+                let up = at.below.components().count().saturating_sub(1);
                 std::iter::repeat_n(Path::new(".."), up).chain([inside]).collect()
             }
             _ if target.is_absolute() => return None,
             _ => target.to_owned(),
         };
-        self.note(place, Entry::Link(target.clone()));
+        self.note(at, RecordedEntry::Link(target.clone()));
         Some(target)
     }
 
-    fn note(&self, place: &Place, entry: Entry) {
-        note(&self.seen, place.path(), entry);
+    fn note(&self, at: &RecordedPath, entry: RecordedEntry) {
+        note(&self.seen, at.path(), entry);
     }
 
     /// Notes that something is a directory, and what of its entries are links and directories.
-    fn note_list(&self, place: &Place, names: &[String]) {
-        self.note(place, Entry::Directory);
+    fn note_list(&self, at: &RecordedPath, names: &[String]) {
+        self.note(at, RecordedEntry::Directory);
         for name in names {
-            let entry = Place { below: place.below.join(name), ..place.clone() };
+            let entry = RecordedPath { below: at.below.join(name), ..at.clone() };
             if entry.is_of_a_process() {
                 continue;
             }
@@ -121,38 +121,38 @@ impl Recording {
             if let Ok(target) = self.inner.link(&path) {
                 self.note_link(&entry, &target);
             } else if self.inner.list(&path).is_ok() {
-                self.note(&entry, Entry::Directory);
-            } else if place.names_say_all() {
+                self.note(&entry, RecordedEntry::Directory);
+            } else if at.names_say_all() {
                 self.note_file(&entry, &path);
             }
         }
     }
 
     /// Notes a short file that nobody reads.
-    fn note_file(&self, place: &Place, path: &Path) {
+    fn note_file(&self, at: &RecordedPath, path: &Path) {
         let mut buffer = [0; 64];
         let content = self.inner.open(path).and_then(|mut file| file.read(&mut buffer));
         if let Ok(length) = content {
-            self.note(place, Entry::File(buffer.get(..length).unwrap_or_default().to_vec()));
+            self.note(at, RecordedEntry::File(buffer.get(..length).unwrap_or_default().to_vec()));
         }
     }
 
     /// Notes that a file could not be read, unless it is not there. What the kernel refuses to say of an interface
     /// that is down, or of a GID without one, is as good as not there.
-    fn note_failure(&self, place: &Place, error: &io::Error) {
-        note_failure(&self.seen, place, error);
+    fn note_failure(&self, at: &RecordedPath, error: &io::Error) {
+        note_failure(&self.seen, at, error);
     }
 }
 
 /// Where something is: the root, its name, and the path below it.
 #[derive(Debug, Clone)]
-struct Place {
+struct RecordedPath {
     root: PathBuf,
     name: &'static str,
     below: PathBuf,
 }
 
-impl Place {
+impl RecordedPath {
     fn path(&self) -> PathBuf {
         Path::new(self.name).join(&self.below)
     }
@@ -169,9 +169,9 @@ impl Place {
     }
 }
 
-fn note(seen: &Mutex<Entries>, path: PathBuf, entry: Entry) {
+fn note(seen: &Mutex<Entries>, path: PathBuf, entry: RecordedEntry) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    if entry == Entry::Directory {
+    if entry == RecordedEntry::Directory {
         seen.entry(path).or_insert(entry);
     } else {
         seen.insert(path, entry);
@@ -181,18 +181,18 @@ fn note(seen: &Mutex<Entries>, path: PathBuf, entry: Entry) {
 /// Adds a chunk to a file whose beginning was noted before.
 fn append(seen: &Mutex<Entries>, path: &Path, offset: u64, chunk: &[u8]) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(Entry::File(content)) = seen.get_mut(path)
+    if let Some(RecordedEntry::File(content)) = seen.get_mut(path)
         && content.len() as u64 == offset
     {
         content.extend_from_slice(chunk);
     }
 }
 
-fn note_failure(seen: &Mutex<Entries>, place: &Place, error: &io::Error) {
+fn note_failure(seen: &Mutex<Entries>, at: &RecordedPath, error: &io::Error) {
     let Some(reason) = reason_of(error) else { return };
     let silent = |part: Component<'_>| part.as_os_str() == "gid_attrs" || part.as_os_str() == "net";
-    if reason != ReadError::NotSupported || !place.below.components().any(silent) {
-        note(seen, place.path(), Entry::Unreadable);
+    if reason != ReadError::NotSupported || !at.below.components().any(silent) {
+        note(seen, at.path(), RecordedEntry::Unreadable);
     }
 }
 
@@ -206,11 +206,11 @@ fn parts(path: &Path) -> Vec<OsString> {
 
 impl HostIo for Recording {
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
-        let place = self.real(path, true);
-        match (self.inner.open(path), place) {
-            (Ok(file), Some(place)) => Ok(Box::new(Recorded { file, place, seen: Arc::clone(&self.seen) })),
-            (Err(error), Some(place)) => {
-                self.note_failure(&place, &error);
+        let at = self.real(path, true);
+        match (self.inner.open(path), at) {
+            (Ok(file), Some(at)) => Ok(Box::new(RecordedFile { file, at, seen: Arc::clone(&self.seen) })),
+            (Err(error), Some(at)) => {
+                self.note_failure(&at, &error);
                 Err(error)
             }
             (opened, None) => opened,
@@ -219,36 +219,36 @@ impl HostIo for Recording {
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
         let names = self.inner.list(path)?;
-        if let Some(place) = self.real(path, true) {
-            self.note_list(&place, &names);
+        if let Some(at) = self.real(path, true) {
+            self.note_list(&at, &names);
         }
         Ok(names)
     }
 
     fn link(&self, path: &Path) -> io::Result<PathBuf> {
         let target = self.inner.link(path)?;
-        if let Some(place) = self.real(path, false) {
-            self.note_link(&place, &target);
+        if let Some(at) = self.real(path, false) {
+            self.note_link(&at, &target);
         }
         Ok(target)
     }
 
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
         let stamp = self.inner.stamp(path)?;
-        if let Some(place) = self.real(path, true) {
-            self.note(&place, Entry::Directory);
+        if let Some(at) = self.real(path, true) {
+            self.note(&at, RecordedEntry::Directory);
         }
         Ok(stamp)
     }
 }
 
-struct Recorded {
+struct RecordedFile {
     file: Box<dyn OpenFile>,
-    place: Place,
+    at: RecordedPath,
     seen: Arc<Mutex<Entries>>,
 }
 
-impl OpenFile for Recorded {
+impl OpenFile for RecordedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer);
         self.take(0, &read, buffer);
@@ -262,23 +262,23 @@ impl OpenFile for Recorded {
     }
 }
 
-impl Recorded {
+impl RecordedFile {
     /// Notes what was read: of a long file, chunk after chunk.
     fn take(&self, offset: u64, read: &io::Result<usize>, buffer: &[u8]) {
         match read {
             Ok(length) => {
                 let content = buffer.get(..*length).unwrap_or_default();
                 // Names of the host's processes are nobody's business, but for the one that moves interrupts.
-                if self.place.is_of_a_process() && content.trim_ascii() != b"irqbalance" {
+                if self.at.is_of_a_process() && content.trim_ascii() != b"irqbalance" {
                     return;
                 }
                 if offset == 0 {
-                    note(&self.seen, self.place.path(), Entry::File(content.to_vec()));
+                    note(&self.seen, self.at.path(), RecordedEntry::File(content.to_vec()));
                 } else {
-                    append(&self.seen, &self.place.path(), offset, content);
+                    append(&self.seen, &self.at.path(), offset, content);
                 }
             }
-            Err(error) => note_failure(&self.seen, &self.place, error),
+            Err(error) => note_failure(&self.seen, &self.at, error),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Entries, Entry};
+use super::{Entries, RecordedEntry};
 
 /// Files of free text that a host name may stand in.
 const FREE_TEXT: [&str; 5] = ["hostname", "node_desc", "board_id", "hca_type", "fw_ver"];
@@ -26,7 +26,7 @@ impl Scrubber {
     pub fn scrub(&mut self, entries: &Entries) -> Entries {
         let host = entries.get(Path::new("proc/sys/kernel/hostname"));
         self.host = match host {
-            Some(Entry::File(name)) => Some(String::from_utf8_lossy(name).trim().to_owned()),
+            Some(RecordedEntry::File(name)) => Some(String::from_utf8_lossy(name).trim().to_owned()),
             _ => None,
         };
         self.host = self.host.take().filter(|name| !name.is_empty() && name != "(none)");
@@ -38,12 +38,12 @@ impl Scrubber {
         self.guids.len() + self.macs.len() + self.addresses.len() + usize::from(self.host.is_some())
     }
 
-    fn entry(&mut self, path: &Path, entry: &Entry) -> Entry {
+    fn entry(&mut self, path: &Path, entry: &RecordedEntry) -> RecordedEntry {
         match entry {
-            Entry::Directory | Entry::Unreadable => entry.clone(),
-            Entry::Link(target) => Entry::Link(self.path(target)),
-            Entry::File(content) => match std::str::from_utf8(content) {
-                Ok(text) => Entry::File(self.content(path, text).into_bytes()),
+            RecordedEntry::Directory | RecordedEntry::Unreadable => entry.clone(),
+            RecordedEntry::Link(target) => RecordedEntry::Link(self.path(target)),
+            RecordedEntry::File(content) => match std::str::from_utf8(content) {
+                Ok(text) => RecordedEntry::File(self.content(path, text).into_bytes()),
                 Err(_) => entry.clone(),
             },
         }
@@ -128,7 +128,7 @@ impl Scrubber {
 
     fn gid(&mut self, prefix: u64, interface: u64) -> String {
         if prefix == NOBODY && interface >> 32 == 0xffff {
-            // 10.0.0.1 and so on, in place of an IPv4 address.
+            // 10.0.0.1 and so on, in at of an IPv4 address.
             let next = 0x0a00_0001 + count(&self.addresses);
             let address = *self.addresses.entry(interface & 0xffff_ffff).or_insert(next);
             return format!("{}:{}", quads(NOBODY), quads(0xffff << 32 | address));
@@ -246,21 +246,24 @@ mod tests {
     #[test]
     fn a_host_name_is_replaced_in_free_text_alone() {
         let entries = Entries::from([
-            (PathBuf::from("proc/sys/kernel/hostname"), Entry::File(b"node1.example.org\n".to_vec())),
-            (PathBuf::from("sys/d/node_desc"), Entry::File(b"node1 mlx5_0, node10\n".to_vec())),
-            (PathBuf::from("sys/devices/system/node/node1/cpulist"), Entry::File(b"0-3\n".to_vec())),
-            (PathBuf::from("sys/d/rocexb83fd20300aa1000/x"), Entry::Link(PathBuf::from("../rocexb83fd20300aa1000"))),
+            (PathBuf::from("proc/sys/kernel/hostname"), RecordedEntry::File(b"node1.example.org\n".to_vec())),
+            (PathBuf::from("sys/d/node_desc"), RecordedEntry::File(b"node1 mlx5_0, node10\n".to_vec())),
+            (PathBuf::from("sys/devices/system/node/node1/cpulist"), RecordedEntry::File(b"0-3\n".to_vec())),
+            (
+                PathBuf::from("sys/d/rocexb83fd20300aa1000/x"),
+                RecordedEntry::Link(PathBuf::from("../rocexb83fd20300aa1000")),
+            ),
         ]);
         let out = Scrubber::default().scrub(&entries);
         let text = |path: &str| match out.get(Path::new(path)) {
-            Some(Entry::File(content)) => String::from_utf8(content.clone()).unwrap(),
+            Some(RecordedEntry::File(content)) => String::from_utf8(content.clone()).unwrap(),
             other => panic!("{other:?}"),
         };
         assert_eq!(text("proc/sys/kernel/hostname"), "host-1\n");
         assert_eq!(text("sys/d/node_desc"), "host-1 mlx5_0, node10\n");
         assert_eq!(text("sys/devices/system/node/node1/cpulist"), "0-3\n");
         let link = out.get(Path::new("sys/d/rocex020000fffe000001/x"));
-        assert_eq!(link, Some(&Entry::Link(PathBuf::from("../rocex020000fffe000001"))));
+        assert_eq!(link, Some(&RecordedEntry::Link(PathBuf::from("../rocex020000fffe000001"))));
     }
 
     proptest! {

@@ -32,14 +32,14 @@ fn what_was_asked_is_kept_where_it_really_is() {
     assert_eq!(read(&host, "/sys/out/secret").unwrap(), "x");
     assert_eq!(host.io.list(Path::new("/sys/class/mlx5_0")).unwrap().len(), 4);
     assert!(host.io.stamp(Path::new("/sys/class")).is_ok());
-    let file = |text: &str| Entry::File(text.as_bytes().to_vec());
+    let file = |text: &str| RecordedEntry::File(text.as_bytes().to_vec());
     let expected = [
-        ("sys/class", Entry::Directory),
-        ("sys/class/mlx5_0", Entry::Link("../devices/pci0/ib/mlx5_0".into())),
-        ("sys/devices/pci0/broken", Entry::Unreadable),
-        ("sys/devices/pci0/ib/mlx5_0", Entry::Directory),
-        ("sys/devices/pci0/ib/mlx5_0/device", Entry::Link("../../../pci0".into())),
-        ("sys/devices/pci0/ib/mlx5_0/ports", Entry::Directory),
+        ("sys/class", RecordedEntry::Directory),
+        ("sys/class/mlx5_0", RecordedEntry::Link("../devices/pci0/ib/mlx5_0".into())),
+        ("sys/devices/pci0/broken", RecordedEntry::Unreadable),
+        ("sys/devices/pci0/ib/mlx5_0", RecordedEntry::Directory),
+        ("sys/devices/pci0/ib/mlx5_0/device", RecordedEntry::Link("../../../pci0".into())),
+        ("sys/devices/pci0/ib/mlx5_0/ports", RecordedEntry::Directory),
         ("sys/devices/pci0/ib/mlx5_0/state", file("4: ACTIVE\n")),
     ];
     let expected: Entries = expected.into_iter().map(|(path, entry)| (PathBuf::from(path), entry)).collect();
@@ -55,7 +55,7 @@ fn links_that_lead_round_or_out_are_left() {
     let (recording, host) = Recording::of(&memory.host());
     assert!(read(&host, "/sys/a/x").is_err());
     assert!(read(&host, "/sys/up/x").is_err());
-    assert!(!recording.entries().values().any(|entry| matches!(entry, Entry::File(_))));
+    assert!(!recording.entries().values().any(|entry| matches!(entry, RecordedEntry::File(_))));
 }
 
 #[test]
@@ -74,10 +74,10 @@ fn long_files_are_kept_whole_and_processes_left_out() {
     read(&host, "/proc/77/comm").unwrap();
     read(&host, "/proc/78/comm").unwrap();
     host.io.list(Path::new("/proc")).unwrap();
-    let file = |text: &str| Entry::File(text.as_bytes().to_vec());
+    let file = |text: &str| RecordedEntry::File(text.as_bytes().to_vec());
     let expected = [("proc/78/comm", file("irqbalance\n")), ("proc/interrupts", file("0123456789"))];
     let mut entries = recording.entries();
-    assert_eq!(entries.remove(Path::new("proc")), Some(Entry::Directory));
+    assert_eq!(entries.remove(Path::new("proc")), Some(RecordedEntry::Directory));
     let expected: Entries = expected.into_iter().map(|(path, entry)| (PathBuf::from(path), entry)).collect();
     assert_eq!(entries, expected);
 }

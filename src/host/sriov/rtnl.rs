@@ -49,8 +49,8 @@ pub fn request(interface: &str, statistics: bool) -> Vec<u8> {
 
 /// One VF of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Entry {
-    /// Its number. Drivers may leave VFs out of the list, so the place in it means nothing.
+pub struct VfListEntry {
+    /// Its number. Drivers may leave VFs out of the list, so the position in it means nothing.
     pub number: u32,
     /// Its configuration.
     pub config: VfConfig,
@@ -60,31 +60,31 @@ pub struct Entry {
 
 /// What a reply says of an interface's VFs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct List {
+pub struct VfList {
     /// What the interface runs on.
     pub fabric: Option<Fabric>,
     /// How many VFs the kernel says there are; none for an interface that cannot have any.
     pub announced: Option<u32>,
     /// Those it lists.
-    pub entries: Vec<Entry>,
+    pub entries: Vec<VfListEntry>,
     /// Whether the reply ends before its list does.
     pub cut: bool,
 }
 
 /// Reads a reply (the message without its header).
-pub fn list(reply: &[u8]) -> List {
+pub fn list(reply: &[u8]) -> VfList {
     let hardware = reply.get(2..4).and_then(|bytes| bytes.first_chunk()).map(|bytes| u16::from_ne_bytes(*bytes));
     let fabric = match hardware {
         Some(1) => Some(Fabric::Ethernet),
         Some(32) => Some(Fabric::InfiniBand),
         _ => None,
     };
-    let mut list = List { fabric, ..List::default() };
+    let mut list = VfList { fabric, ..VfList::default() };
     let mut attributes = Attributes::new(reply.get(IFINFOMSG..).unwrap_or_default());
     loop {
         let from = attributes.rest();
         let next = attributes.next();
-        // The last attribute that is of interest; behind one whose length wrapped, nothing is in its place.
+        // The last attribute that is of interest; behind one whose length wrapped, nothing is in its location.
         if from.get(2..4) == Some(&IFLA_VFINFO_LIST.to_ne_bytes()) {
             list.take(next.map_or(&[], |(_, value)| value), from.get(4..).unwrap_or_default());
             break;
@@ -98,7 +98,7 @@ pub fn list(reply: &[u8]) -> List {
     list
 }
 
-impl List {
+impl VfList {
     /// Takes the entries of the list attribute. Its length has 16 bits: from about 222 VFs it wraps, silently. The
     /// entries go on all the same, so a list that ends early is read on to the end of the message.
     fn take(&mut self, value: &[u8], to_the_end: &[u8]) {
@@ -112,9 +112,9 @@ impl List {
     }
 }
 
-fn entries(bytes: &[u8], most: usize) -> Vec<Entry> {
+fn entries(bytes: &[u8], most: usize) -> Vec<VfListEntry> {
     let infos = Attributes::new(bytes).take_while(|(kind, _)| *kind == VF_INFO);
-    let mut entries: Vec<Entry> = infos.filter_map(|(_, value)| entry(value)).collect();
+    let mut entries: Vec<VfListEntry> = infos.filter_map(|(_, value)| entry(value)).collect();
     // Without a number of VFs the list stands as it is.
     if most > 0 {
         entries.truncate(most);
@@ -122,7 +122,7 @@ fn entries(bytes: &[u8], most: usize) -> Vec<Entry> {
     entries
 }
 
-fn entry(info: &[u8]) -> Option<Entry> {
+fn entry(info: &[u8]) -> Option<VfListEntry> {
     let mut number = None;
     let mut config = VfConfig::default();
     let mut traffic = None;
@@ -151,7 +151,7 @@ fn entry(info: &[u8]) -> Option<Entry> {
         // What stands for a MAC address on InfiniBand is the PF's own address, the same for every VF.
         (config.mac, config.vlan) = (None, None);
     }
-    Some(Entry { number: number?, config, traffic })
+    Some(VfListEntry { number: number?, config, traffic })
 }
 
 fn link(code: u32) -> Option<VfLink> {
@@ -179,7 +179,7 @@ fn first_vlan(list: &[u8]) -> Option<Vlan> {
 fn statistics(nest: &[u8]) -> VfTraffic {
     let mut traffic = VfTraffic::default();
     for (kind, value) in Attributes::from_zero(nest) {
-        let place = match kind {
+        let location = match kind {
             0 => &mut traffic.received_packets,
             1 => &mut traffic.transmitted_packets,
             2 => &mut traffic.received_bytes,
@@ -188,7 +188,7 @@ fn statistics(nest: &[u8]) -> VfTraffic {
             8 => &mut traffic.transmitted_dropped,
             _ => continue,
         };
-        *place = number64(value);
+        *location = number64(value);
     }
     traffic
 }

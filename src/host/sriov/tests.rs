@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use rustix::io::Errno;
 
 use super::*;
-use crate::host::netlink::socket::{Connect, Nldev};
-use crate::host::rig::{Rig, facts};
+use crate::host::harness::{CollectorHarness, facts};
+use crate::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use crate::host::sriov::iplink::{self, Interface};
 use crate::model::ids::Guid;
 use crate::model::sriov::{Fabric, Mac, Pf, VfDetail, VfLink, VfTraffic, Vlan};
@@ -17,16 +17,16 @@ const BUS: &str = "/sys/bus/pci/devices";
 const CARD: &str = "/sys/devices/pci0000:97/0000:97:02.0/0000:98:00.0";
 
 /// A card with a PF of so many VFs.
-fn card(rig: &Rig, class: &str, vfs: u32) {
-    let set = |path: String, text: &str| rig.memory.set(path, format!("{text}\n"));
-    rig.memory.symlink(format!("{BUS}/0000:98:00.0"), "../../../devices/pci0000:97/0000:97:02.0/0000:98:00.0");
+fn card(harness: &CollectorHarness, class: &str, vfs: u32) {
+    let set = |path: String, text: &str| harness.memory.set(path, format!("{text}\n"));
+    harness.memory.symlink(format!("{BUS}/0000:98:00.0"), "../../../devices/pci0000:97/0000:97:02.0/0000:98:00.0");
     set(format!("{CARD}/class"), class);
     set(format!("{CARD}/sriov_totalvfs"), "127");
     set(format!("{CARD}/sriov_numvfs"), &vfs.to_string());
     set(format!("{CARD}/net/ens1/operstate"), "up");
     set(format!("{CARD}/net/ens1/type"), if class == "0x020700" { "32" } else { "1" });
-    rig.memory.symlink(format!("{CARD}/driver"), "../../../../bus/pci/drivers/mlx5_core");
-    (0..vfs).for_each(|number| vf(rig, number, "mlx5_core"));
+    harness.memory.symlink(format!("{CARD}/driver"), "../../../../bus/pci/drivers/mlx5_core");
+    (0..vfs).for_each(|number| vf(harness, number, "mlx5_core"));
 }
 
 fn address(number: u32) -> String {
@@ -38,23 +38,23 @@ fn directory(number: u32) -> String {
     format!("/sys/devices/pci0000:97/0000:97:02.0/{}", address(number))
 }
 
-fn vf(rig: &Rig, number: u32, driver: &str) {
+fn vf(harness: &CollectorHarness, number: u32, driver: &str) {
     let (name, directory) = (address(number), directory(number));
-    rig.memory.symlink(format!("{BUS}/{name}"), format!("../../../devices/pci0000:97/0000:97:02.0/{name}"));
-    rig.memory.symlink(format!("{CARD}/virtfn{number}"), format!("../{name}"));
-    rig.memory.set(format!("{directory}/class"), "0x020000\n");
-    rig.memory.symlink(format!("{directory}/physfn"), "../0000:98:00.0");
-    rig.memory.symlink(format!("{directory}/driver"), format!("../../../../bus/pci/drivers/{driver}"));
-    rig.memory.set(format!("{directory}/driver_override"), "(null)\n");
+    harness.memory.symlink(format!("{BUS}/{name}"), format!("../../../devices/pci0000:97/0000:97:02.0/{name}"));
+    harness.memory.symlink(format!("{CARD}/virtfn{number}"), format!("../{name}"));
+    harness.memory.set(format!("{directory}/class"), "0x020000\n");
+    harness.memory.symlink(format!("{directory}/physfn"), "../0000:98:00.0");
+    harness.memory.symlink(format!("{directory}/driver"), format!("../../../../bus/pci/drivers/{driver}"));
+    harness.memory.set(format!("{directory}/driver_override"), "(null)\n");
     let group = 40 + number;
-    rig.memory.symlink(format!("{directory}/iommu_group"), format!("../../../../kernel/iommu_groups/{group}"));
-    rig.memory.symlink(format!("/sys/kernel/iommu_groups/{group}/devices/{name}"), "../../../../devices");
+    harness.memory.symlink(format!("{directory}/iommu_group"), format!("../../../../kernel/iommu_groups/{group}"));
+    harness.memory.symlink(format!("/sys/kernel/iommu_groups/{group}/devices/{name}"), "../../../../devices");
 }
 
-fn read(rig: &mut Rig) -> Pf {
-    rig.discover().unwrap();
-    assert_eq!(rig.faults, []);
-    facts::<Pf>(&rig.read()).pop().expect("a PF")
+fn read(harness: &mut CollectorHarness) -> Pf {
+    harness.discover().unwrap();
+    assert_eq!(harness.faults, []);
+    facts::<Pf>(&harness.read()).pop().expect("a PF")
 }
 
 /// Answers as the kernel would for these interfaces, or with an error where there are statistics.
@@ -64,7 +64,7 @@ struct Fake {
     asked: Arc<Mutex<Vec<bool>>>,
 }
 
-impl Nldev for Fake {
+impl NetlinkConnection for Fake {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let (name, statistics) = iplink::asked(request);
         self.asked.lock().unwrap().push(statistics);
@@ -79,10 +79,10 @@ impl Nldev for Fake {
 
 type Asked = Arc<Mutex<Vec<bool>>>;
 
-fn connect(interfaces: Vec<Interface>, too_long: Option<Errno>) -> (Connect, Asked) {
+fn connect(interfaces: Vec<Interface>, too_long: Option<Errno>) -> (NetlinkConnector, Asked) {
     let (interfaces, asked) = (Arc::new(Mutex::new(interfaces)), Asked::default());
     let log = Arc::clone(&asked);
-    let connect: Connect = Arc::new(move || {
+    let connect: NetlinkConnector = Arc::new(move || {
         let (interfaces, asked) = (Arc::clone(&interfaces), Arc::clone(&log));
         Ok(Box::new(Fake { interfaces, too_long, asked }))
     });
@@ -107,100 +107,101 @@ fn ethernet(vfs: u32, announced: u32) -> Interface {
 
 #[test]
 fn counts_come_from_links_and_files() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    card(&rig, "0x020000", 3);
-    let pf = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    card(&harness, "0x020000", 3);
+    let pf = read(&mut harness);
     assert_eq!((pf.limit, pf.configured, pf.present(), pf.reported), (Some(127), Some(3), 3, None));
     assert_eq!((pf.fabric, pf.detail, pf.up), (Some(Fabric::Ethernet), VfDetail::NotAsked, Reading::Value(true)));
     assert_eq!(pf.vfs[2].address, Some(address(2).parse().unwrap()));
     assert_eq!((pf.vfs[2].iommu_group, pf.vfs[2].config), (Some(42), None));
-    assert_eq!(rig.faults, []);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
 fn other_functions_and_excluded_ones_are_none() {
     let exclude = Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) };
-    let mut rig = Rig::new(&SPEC, exclude);
-    assert_eq!(rig.discover().unwrap(), [""; 0]);
-    card(&rig, "0x010802", 1);
-    assert_eq!(rig.discover().unwrap(), [""; 0]);
-    rig.memory.set(format!("{CARD}/class"), "0x020700\n");
-    let mut rig = Rig::new(&SPEC, Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) });
-    card(&rig, "0x020700", 1);
-    rig.memory.directory(format!("{CARD}/infiniband/mlx5_0"));
-    rig.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../../../0000:98:00.0");
+    let mut harness = CollectorHarness::new(&SPEC, exclude);
+    assert_eq!(harness.discover().unwrap(), [""; 0]);
+    card(&harness, "0x010802", 1);
+    assert_eq!(harness.discover().unwrap(), [""; 0]);
+    harness.memory.set(format!("{CARD}/class"), "0x020700\n");
+    let mut harness =
+        CollectorHarness::new(&SPEC, Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) });
+    card(&harness, "0x020700", 1);
+    harness.memory.directory(format!("{CARD}/infiniband/mlx5_0"));
+    harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../../../0000:98:00.0");
     let class = "../../devices/pci0000:97/0000:97:02.0/0000:98:00.0/infiniband/mlx5_0";
-    rig.memory.symlink("/sys/class/infiniband/mlx5_0", class);
-    assert_eq!(rig.discover().unwrap(), [""; 0]);
-    assert!(!rig.touched(CARD));
+    harness.memory.symlink("/sys/class/infiniband/mlx5_0", class);
+    assert_eq!(harness.discover().unwrap(), [""; 0]);
+    assert!(!harness.touched(CARD));
 }
 
 #[test]
 fn a_count_that_the_kernel_holds_back_holds_up_nothing() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    card(&rig, "0x020000", 2);
-    rig.memory.block(format!("{CARD}/sriov_numvfs"));
-    let pf = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    card(&harness, "0x020000", 2);
+    harness.memory.block(format!("{CARD}/sriov_numvfs"));
+    let pf = read(&mut harness);
     assert_eq!((pf.configured, pf.present()), (None, 2));
-    assert_eq!(read(&mut rig).configured, None);
-    rig.memory.release();
+    assert_eq!(read(&mut harness).configured, None);
+    harness.memory.release();
     let answered = (0..100).any(|_| {
         std::thread::sleep(Duration::from_millis(10));
-        read(&mut rig).configured == Some(2)
+        read(&mut harness).configured == Some(2)
     });
     assert!(answered);
 }
 
 #[test]
 fn vfs_are_followed_as_they_come_and_go() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    card(&rig, "0x020000", 2);
-    rig.memory.set(format!("{}/net/ens1v1/type", directory(1)), "1\n");
-    let pf = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    card(&harness, "0x020000", 2);
+    harness.memory.set(format!("{}/net/ens1v1/type", directory(1)), "1\n");
+    let pf = read(&mut harness);
     assert_eq!((pf.vfs[1].netdevs.len(), pf.vfs[0].netdevs.len()), (1, 0));
     let before = pf.vfs[1].instance;
-    rig.memory.remove(format!("{}/net/ens1v1", directory(1)));
-    rig.memory.symlink(format!("{}/driver", directory(1)), "../../../../bus/pci/drivers/vfio-pci");
-    rig.memory.directory(format!("{}/vfio-dev/vfio3", directory(1)));
-    rig.memory.set(format!("{}/driver_override", directory(1)), "vfio-pci\n");
-    let pf = read(&mut rig);
+    harness.memory.remove(format!("{}/net/ens1v1", directory(1)));
+    harness.memory.symlink(format!("{}/driver", directory(1)), "../../../../bus/pci/drivers/vfio-pci");
+    harness.memory.directory(format!("{}/vfio-dev/vfio3", directory(1)));
+    harness.memory.set(format!("{}/driver_override", directory(1)), "vfio-pci\n");
+    let pf = read(&mut harness);
     let vf = &pf.vfs[1];
     assert_eq!((vf.driver.as_deref(), vf.node.as_deref()), (Some("vfio-pci"), Some("vfio/devices/vfio3")));
     assert_eq!((vf.driver_override.as_deref(), vf.instance), (Some("vfio-pci"), before));
-    rig.memory.remove(directory(1));
-    super::tests::vf(&rig, 1, "mlx5_core");
-    assert_ne!(read(&mut rig).vfs[1].instance, before);
-    rig.memory.remove(format!("{CARD}/virtfn1"));
-    assert_eq!(read(&mut rig).vfs.len(), 1);
-    rig.memory.remove(CARD);
-    rig.memory.remove(format!("{BUS}/0000:98:00.0"));
-    rig.discover().unwrap();
-    assert_eq!(facts::<Pf>(&rig.read()), []);
+    harness.memory.remove(directory(1));
+    super::tests::vf(&harness, 1, "mlx5_core");
+    assert_ne!(read(&mut harness).vfs[1].instance, before);
+    harness.memory.remove(format!("{CARD}/virtfn1"));
+    assert_eq!(read(&mut harness).vfs.len(), 1);
+    harness.memory.remove(CARD);
+    harness.memory.remove(format!("{BUS}/0000:98:00.0"));
+    harness.discover().unwrap();
+    assert_eq!(facts::<Pf>(&harness.read()), []);
 }
 
 #[test]
 fn groups_shared_with_bridges_are_not_shared() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    card(&rig, "0x020000", 2);
-    rig.memory.symlink(format!("{BUS}/0000:97:02.0"), "../../../devices/pci0000:97/0000:97:02.0");
-    rig.memory.set("/sys/devices/pci0000:97/0000:97:02.0/class", "0x060400\n");
-    rig.memory.symlink("/sys/kernel/iommu_groups/40/devices/0000:97:02.0", "../../../../devices");
-    assert_eq!(*read(&mut rig).vfs[0].group_shared_with, []);
-    rig.memory.symlink(format!("{}/iommu_group", directory(1)), "../../../../kernel/iommu_groups/40");
-    rig.memory.symlink(format!("/sys/kernel/iommu_groups/40/devices/{}", address(1)), "../../../../devices");
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    card(&harness, "0x020000", 2);
+    harness.memory.symlink(format!("{BUS}/0000:97:02.0"), "../../../devices/pci0000:97/0000:97:02.0");
+    harness.memory.set("/sys/devices/pci0000:97/0000:97:02.0/class", "0x060400\n");
+    harness.memory.symlink("/sys/kernel/iommu_groups/40/devices/0000:97:02.0", "../../../../devices");
+    assert_eq!(*read(&mut harness).vfs[0].group_shared_with, []);
+    harness.memory.symlink(format!("{}/iommu_group", directory(1)), "../../../../kernel/iommu_groups/40");
+    harness.memory.symlink(format!("/sys/kernel/iommu_groups/40/devices/{}", address(1)), "../../../../devices");
     for _ in 0..4 {
-        read(&mut rig);
+        read(&mut harness);
     }
-    assert_eq!(*read(&mut rig).vfs[0].group_shared_with, [address(1).parse().unwrap()]);
+    assert_eq!(*read(&mut harness).vfs[0].group_shared_with, [address(1).parse().unwrap()]);
 }
 
 #[test]
 fn representors_are_the_vfs_and_not_the_pfs() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    card(&rig, "0x020000", 2);
-    rig.memory.set(format!("{CARD}/net/ens1/phys_port_name"), "p0\n");
-    rig.memory.set(format!("{CARD}/net/ens1_0/phys_port_name"), "pf0vf1\n");
-    let pf = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    card(&harness, "0x020000", 2);
+    harness.memory.set(format!("{CARD}/net/ens1/phys_port_name"), "p0\n");
+    harness.memory.set(format!("{CARD}/net/ens1_0/phys_port_name"), "pf0vf1\n");
+    let pf = read(&mut harness);
     assert_eq!(pf.netdevs, [Arc::from("ens1")]);
     assert!(pf.switchdev);
     assert_eq!((pf.vfs[1].representor.as_deref(), pf.vfs[0].representor.as_deref()), (Some("ens1_0"), None));
@@ -208,20 +209,20 @@ fn representors_are_the_vfs_and_not_the_pfs() {
 
 #[test]
 fn vendors_files_fill_in_what_netlink_does_not_say() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    card(&rig, "0x020700", 1);
-    rig.memory.set(format!("{CARD}/sriov/0/node"), "02:00:00:00:00:aa:00:01\n");
-    rig.memory.set(format!("{CARD}/sriov/0/port"), "02:00:00:00:00:aa:00:02\n");
-    rig.memory.set(format!("{CARD}/sriov/0/policy"), "Follow");
-    let config = read(&mut rig).vfs[0].config.unwrap();
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    card(&harness, "0x020700", 1);
+    harness.memory.set(format!("{CARD}/sriov/0/node"), "02:00:00:00:00:aa:00:01\n");
+    harness.memory.set(format!("{CARD}/sriov/0/port"), "02:00:00:00:00:aa:00:02\n");
+    harness.memory.set(format!("{CARD}/sriov/0/policy"), "Follow");
+    let config = read(&mut harness).vfs[0].config.unwrap();
     assert_eq!(
         (config.node_guid, config.port_guid),
         (Some(Guid(0x0200_0000_00aa_0001)), Some(Guid(0x0200_0000_00aa_0002)))
     );
     assert_eq!((config.link, config.mac), (Some(VfLink::Auto), None));
-    rig.memory.fail(format!("{CARD}/sriov/0/policy"), Errno::INVAL);
-    read(&mut rig);
-    assert_eq!(rig.quarantined(), 1);
+    harness.memory.fail(format!("{CARD}/sriov/0/policy"), Errno::INVAL);
+    read(&mut harness);
+    assert_eq!(harness.quarantined(), 1);
 }
 
 /// 256 VFs with statistics: the list attribute's length wraps, and nothing is lost.
@@ -252,31 +253,31 @@ fn a_list_of_any_length_is_read_whole() {
 
 #[test]
 fn what_does_not_fit_is_asked_for_with_less() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
     let (connect, asked) = connect(vec![ethernet(3, 3)], Some(Errno::MSGSIZE));
-    rig.set_route(connect);
-    card(&rig, "0x020000", 4);
-    let pf = read(&mut rig);
+    harness.set_route(connect);
+    card(&harness, "0x020000", 4);
+    let pf = read(&mut harness);
     assert_eq!((pf.detail, pf.reported, pf.announced), (VfDetail::WithoutStatistics, Some(3), Some(3)));
     assert_eq!((pf.vfs[2].traffic, pf.vfs[3].config), (None, None));
     assert!(pf.vfs[2].config.is_some());
-    read(&mut rig);
+    read(&mut harness);
     // Statistics are not asked for again at once.
     assert_eq!(*asked.lock().unwrap(), [true, false, false]);
-    assert_eq!(rig.faults, []);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
 fn detail_that_is_not_to_be_had_is_no_lack_of_vfs() {
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    let connect: Connect = Arc::new(|| Err(Errno::PERM.into()));
-    rig.set_route(connect);
-    card(&rig, "0x020000", 4);
-    let pf = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    let connect: NetlinkConnector = Arc::new(|| Err(Errno::PERM.into()));
+    harness.set_route(connect);
+    card(&harness, "0x020000", 4);
+    let pf = read(&mut harness);
     assert_eq!((pf.detail, pf.reported, pf.present()), (VfDetail::Unavailable(ReadError::Permission), None, 4));
-    assert_eq!(rig.faults, [("RTM_GETLINK ens1".to_owned(), ReadError::Permission)]);
-    read(&mut rig);
-    assert_eq!(rig.faults, []);
+    assert_eq!(harness.faults, [("RTM_GETLINK ens1".to_owned(), ReadError::Permission)]);
+    read(&mut harness);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
@@ -285,10 +286,10 @@ fn infiniband_has_guids_and_no_mac() {
                 link/infiniband 00:00:00:08:fe:80:00:00:00:00:00:00:02:00:00:c0:fe:12:34:55 brd 00:ff, spoof checking \
                 off, NODE_GUID 02:00:af:21:00:05:11:00, PORT_GUID 02:11:af:21:00:05:11:01, link-state disable, trust \
                 off, query_rss off\n";
-    let mut rig = Rig::new(&SPEC, Filter::default());
-    rig.set_route(connect(iplink::parse(text), None).0);
-    card(&rig, "0x020700", 1);
-    let pf = read(&mut rig);
+    let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+    harness.set_route(connect(iplink::parse(text), None).0);
+    card(&harness, "0x020700", 1);
+    let pf = read(&mut harness);
     let config = pf.vfs[0].config.unwrap();
     assert_eq!((pf.fabric, config.mac, config.vlan), (Some(Fabric::InfiniBand), None, None));
     assert_eq!(config.node_guid, Guid::parse("0200:af21:0005:1100"));

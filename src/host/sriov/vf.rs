@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::host::collector::Pass;
-use crate::host::file::Watched;
+use crate::host::collector::ReadContext;
+use crate::host::file::PolledFile;
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
 use crate::host::text;
@@ -44,9 +44,9 @@ impl VfFiles {
     }
 
     /// What it is now; none when it is not there any more.
-    pub(super) fn read(&mut self, pass: &mut Pass<'_>, count: u64) -> Option<Vf> {
-        let instance = stamp(pass, &self.directory)?;
-        let driver = link_name(pass, &self.driver_link);
+    pub(super) fn read(&mut self, cx: &mut ReadContext<'_>, count: u64) -> Option<Vf> {
+        let instance = stamp(cx, &self.directory)?;
+        let driver = link_name(cx, &self.driver_link);
         let same = self.settled && instance == self.known.instance && driver.as_deref() == self.known.driver.as_deref();
         if !same {
             self.known.instance = instance;
@@ -54,38 +54,38 @@ impl VfFiles {
         }
         let turn = count % SELDOM == u64::from(self.known.number) % SELDOM;
         if !same || turn {
-            self.look_closer(pass);
+            self.look_closer(cx);
             // A driver takes a moment to set itself up: looked at once more.
             self.settled = same || !self.settled;
         }
         let user_space = self.known.is_for_user_space();
         let bound = self.known.driver.is_some() && !user_space;
-        refill(&mut self.known.netdevs, &names(pass, bound, &self.interfaces), |name| Arc::from(name));
-        refill(&mut self.known.devices, &names(pass, bound, &self.rdma), DeviceName::new);
+        refill(&mut self.known.netdevs, &names(cx, bound, &self.interfaces), |name| Arc::from(name));
+        refill(&mut self.known.devices, &names(cx, bound, &self.rdma), DeviceName::new);
         Some(self.known.clone())
     }
 
-    fn look_closer(&mut self, pass: &mut Pass<'_>) {
-        let group = link_name(pass, &self.group_link).and_then(|name| name.parse().ok());
+    fn look_closer(&mut self, cx: &mut ReadContext<'_>) {
+        let group = link_name(cx, &self.group_link).and_then(|name| name.parse().ok());
         self.known.iommu_group = group;
-        self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(pass, group));
+        self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(cx, group));
         let file = self.directory.join("driver_override");
-        self.known.driver_override = Watched::new(file).read(pass, driver_override).value();
-        self.known.node = node(pass, &self.directory, self.known.driver.as_deref());
-        let vectors = list(pass, &self.directory.join("msi_irqs")).len();
+        self.known.driver_override = PolledFile::new(file).read(cx, driver_override).value();
+        self.known.node = node(cx, &self.directory, self.known.driver.as_deref());
+        let vectors = list(cx, &self.directory.join("msi_irqs")).len();
         self.known.msix = u32::try_from(vectors).ok().filter(|vectors| *vectors > 0);
     }
 
     /// Other functions of the IOMMU group. Bridges may be in one without harm.
-    fn others(&self, pass: &mut Pass<'_>, group: u32) -> Arc<[PciAddress]> {
-        let directory = pass.host.sysfs.join(format!("kernel/iommu_groups/{group}/devices"));
-        let names = list(pass, &directory);
+    fn others(&self, cx: &mut ReadContext<'_>, group: u32) -> Arc<[PciAddress]> {
+        let directory = cx.host.sysfs.join(format!("kernel/iommu_groups/{group}/devices"));
+        let names = list(cx, &directory);
         let mut others: Vec<PciAddress> = names.iter().filter_map(|name| name.parse().ok()).collect();
         others.retain(|other| Some(*other) != self.known.address);
         others.retain(|other| {
-            let file = pass.host.sysfs.join(format!("bus/pci/devices/{other}"));
-            let class = pass.host.resolve(&file).map(|directory| directory.join("class"));
-            let class = class.ok().and_then(|file| Watched::new(file).read(pass, class_code).value());
+            let file = cx.host.sysfs.join(format!("bus/pci/devices/{other}"));
+            let class = cx.host.resolve(&file).map(|directory| directory.join("class"));
+            let class = class.ok().and_then(|file| PolledFile::new(file).read(cx, class_code).value());
             class.is_none_or(|class| class >> 16 != 0x06)
         });
         others.sort_unstable();
@@ -94,24 +94,24 @@ impl VfFiles {
 }
 
 /// The character device through which a driver for user space gives a function away.
-pub(super) fn node(pass: &Pass<'_>, directory: &Path, driver: Option<&str>) -> Option<Arc<str>> {
+pub(super) fn node(cx: &ReadContext<'_>, directory: &Path, driver: Option<&str>) -> Option<Arc<str>> {
     if !driver.is_some_and(is_user_space) {
         return None;
     }
-    let first = |name: &str| pass.host.io.list(&directory.join(name)).ok()?.into_iter().min();
+    let first = |name: &str| cx.host.io.list(&directory.join(name)).ok()?.into_iter().min();
     let vfio = first("vfio-dev").map(|name| format!("vfio/devices/{name}"));
     vfio.or_else(|| first("uio")).map(Arc::from)
 }
 
 /// The last name of a link's target. A link that leads nowhere still names it.
-pub(super) fn link_name(pass: &mut Pass<'_>, link: &Path) -> Option<String> {
-    match pass.host.io.link(link) {
+pub(super) fn link_name(cx: &mut ReadContext<'_>, link: &Path) -> Option<String> {
+    match cx.host.io.link(link) {
         Ok(target) => target.file_name().map(|name| name.to_string_lossy().into_owned()),
         Err(error) => {
             match reason_of(&error) {
                 // Not a link.
-                Some(ReadError::NotSupported) => pass.fault(link, ReadError::Malformed),
-                Some(reason) => pass.fault(link, reason),
+                Some(ReadError::NotSupported) => cx.fault(link, ReadError::Malformed),
+                Some(reason) => cx.fault(link, reason),
                 None => {}
             }
             None
@@ -120,25 +120,25 @@ pub(super) fn link_name(pass: &mut Pass<'_>, link: &Path) -> Option<String> {
 }
 
 /// The address that a link leads to.
-pub(super) fn link_address(pass: &mut Pass<'_>, link: &Path) -> Option<PciAddress> {
-    link_name(pass, link).and_then(|name| address_of(Path::new(&name)))
+pub(super) fn link_address(cx: &mut ReadContext<'_>, link: &Path) -> Option<PciAddress> {
+    link_name(cx, link).and_then(|name| address_of(Path::new(&name)))
 }
 
 /// Names in a directory that may not be there.
-fn names(pass: &mut Pass<'_>, there: bool, directory: &Path) -> Vec<String> {
+fn names(cx: &mut ReadContext<'_>, there: bool, directory: &Path) -> Vec<String> {
     if !there {
         return Vec::new();
     }
-    list(pass, directory)
+    list(cx, directory)
 }
 
 /// Which making of a directory this is; none where it is not there.
-pub(super) fn stamp(pass: &mut Pass<'_>, directory: &Path) -> Option<u64> {
-    match pass.host.io.stamp(directory) {
+pub(super) fn stamp(cx: &mut ReadContext<'_>, directory: &Path) -> Option<u64> {
+    match cx.host.io.stamp(directory) {
         Ok(stamp) => Some(stamp.identity.1),
         Err(error) => {
             if let Some(reason) = reason_of(&error) {
-                pass.fault(directory, reason);
+                cx.fault(directory, reason);
             }
             None
         }
@@ -146,15 +146,15 @@ pub(super) fn stamp(pass: &mut Pass<'_>, directory: &Path) -> Option<u64> {
 }
 
 /// Names in a directory in order; none where it is not there.
-pub(super) fn list(pass: &mut Pass<'_>, directory: &Path) -> Vec<String> {
-    match pass.host.io.list(directory) {
+pub(super) fn list(cx: &mut ReadContext<'_>, directory: &Path) -> Vec<String> {
+    match cx.host.io.list(directory) {
         Ok(mut names) => {
             names.sort_unstable();
             names
         }
         Err(error) => {
             if let Some(reason) = reason_of(&error) {
-                pass.fault(directory, reason);
+                cx.fault(directory, reason);
             }
             Vec::new()
         }
@@ -162,24 +162,24 @@ pub(super) fn list(pass: &mut Pass<'_>, directory: &Path) -> Vec<String> {
 }
 
 /// Makes names of texts, where they are not those that are known.
-pub(super) fn refill<T: Named>(known: &mut Vec<T>, names: &[String], make: impl Fn(&str) -> T) {
-    if !known.iter().map(Named::name).eq(names.iter().map(String::as_str)) {
+pub(super) fn refill<T: HasName>(known: &mut Vec<T>, names: &[String], make: impl Fn(&str) -> T) {
+    if !known.iter().map(HasName::name).eq(names.iter().map(String::as_str)) {
         *known = names.iter().map(|name| make(name)).collect();
     }
 }
 
 /// Something with a name.
-pub(super) trait Named {
+pub(super) trait HasName {
     fn name(&self) -> &str;
 }
 
-impl Named for Arc<str> {
+impl HasName for Arc<str> {
     fn name(&self) -> &str {
         self
     }
 }
 
-impl Named for DeviceName {
+impl HasName for DeviceName {
     fn name(&self) -> &str {
         self.as_str()
     }

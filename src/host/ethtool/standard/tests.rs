@@ -8,7 +8,7 @@ use super::*;
 use crate::host::collector::Depth;
 use crate::host::memory::MemoryHost;
 use crate::host::netlink::attributes::tests::attribute;
-use crate::host::netlink::generic::tests::Made;
+use crate::host::netlink::generic::tests::FakeFamily;
 use crate::host::netlink::socket;
 
 /// The header that every reply begins with.
@@ -53,8 +53,8 @@ pub(crate) fn fec_reply(active: u32, counts: &[(u16, &[u64])]) -> Vec<u8> {
     [reply_header(1), modes, auto, attribute(FEC_STATS | NESTED, &counts)].concat()
 }
 
-fn taken(op: Op, reply: &[u8]) -> Standard {
-    let mut standard = Standard::default();
+fn taken(op: EthtoolCommand, reply: &[u8]) -> StandardStatistics {
+    let mut standard = StandardStatistics::default();
     standard.take(op, Attributes::new(reply));
     standard
 }
@@ -75,9 +75,9 @@ fn requests_byte_for_byte() {
         8, 0, 2, 0, 4, 0, 0, 0,
         8, 0, 4, 0, 15, 0, 0, 0,
     ];
-    assert_eq!(Op::Stats.attributes("eth2"), [&header(2, 1)[..], &groups].concat());
-    assert_eq!(Op::Pause.attributes("eth2"), header(1, 5));
-    assert_eq!(Op::Fec.attributes("eth2"), header(1, 5));
+    assert_eq!(EthtoolCommand::Stats.attributes("eth2"), [&header(2, 1)[..], &groups].concat());
+    assert_eq!(EthtoolCommand::Pause.attributes("eth2"), header(1, 5));
+    assert_eq!(EthtoolCommand::Fec.attributes("eth2"), header(1, 5));
 }
 
 #[cfg(target_endian = "little")]
@@ -91,10 +91,10 @@ fn a_group_byte_for_byte() {
         16, 0, 4, 0x80, 12, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0,
         16, 0, 4, 0x80, 12, 0, 4, 0, 3, 0, 0, 0, 0, 0, 0, 0,
     ];
-    let standard = taken(Op::Stats, &reply);
+    let standard = taken(EthtoolCommand::Stats, &reply);
     assert_eq!(standard.statistics, [("FrameCheckSequenceErrors", Error, 3)], "frames sent are traffic");
     for end in 0..reply.len() {
-        taken(Op::Stats, &reply[..end]);
+        taken(EthtoolCommand::Stats, &reply[..end]);
     }
 }
 
@@ -107,7 +107,8 @@ fn all_groups() {
         group(3, &[(0, 0), (3, 9), (4, 10)]),
         group(9, &[(0, 11)]),
     ]);
-    let names: Vec<_> = taken(Op::Stats, &reply).statistics.iter().map(|(name, _, value)| (*name, *value)).collect();
+    let names: Vec<_> =
+        taken(EthtoolCommand::Stats, &reply).statistics.iter().map(|(name, _, value)| (*name, *value)).collect();
     let expected = [
         ("SymbolErrorDuringCarrier", 5),
         ("FrameCheckSequenceErrors", 1),
@@ -124,16 +125,16 @@ fn all_groups() {
 
 #[test]
 fn pauses_and_error_correction() {
-    let pause = taken(Op::Pause, &pause_reply(1, 0, Some((3, 4))));
+    let pause = taken(EthtoolCommand::Pause, &pause_reply(1, 0, Some((3, 4))));
     assert_eq!(pause.pause, Some((true, false)));
     assert_eq!(pause.statistics, [("tx_pause_frames", Congestion, 3), ("rx_pause_frames", Congestion, 4)]);
-    assert_eq!(taken(Op::Pause, &pause_reply(0, 0, None)).statistics, []);
+    assert_eq!(taken(EthtoolCommand::Pause, &pause_reply(0, 0, None)).statistics, []);
     // The whole, then four lanes.
-    let fec = taken(Op::Fec, &fec_reply(50, &[(2, &[10, 1, 2, 3, 4]), (3, &[2]), (4, &[])]));
+    let fec = taken(EthtoolCommand::Fec, &fec_reply(50, &[(2, &[10, 1, 2, 3, 4]), (3, &[2]), (4, &[])]));
     assert_eq!(fec.fec, Some("rs"));
     assert_eq!(fec.statistics, [("fec_corrected_blocks", Other, 10), ("fec_uncorrectable_blocks", Error, 2)]);
     for (bit, word) in [(49, Some("off")), (51, Some("baser")), (74, Some("llrs")), (0, None)] {
-        assert_eq!(taken(Op::Fec, &fec_reply(bit, &[])).fec, word);
+        assert_eq!(taken(EthtoolCommand::Fec, &fec_reply(bit, &[])).fec, word);
     }
 }
 
@@ -163,14 +164,14 @@ fn what_a_driver_counts_itself_is_not_counted_twice() {
 
 #[test]
 fn what_is_not_offered_is_no_fault_and_asked_for_seldom() {
-    let made = Arc::new(Made::default());
+    let made = Arc::new(FakeFamily::default());
     made.set(21, &[pause_reply(0, 1, None)]);
-    let mut asker = Asker::new(Made::connect(&made));
+    let mut asker = StandardStatisticsReader::new(FakeFamily::connect(&made));
     let host = Arc::new(MemoryHost::new()).host();
     let mut read = |second: i64| {
-        let mut pass = Pass::new(&host, BootTime(second * 1000), Depth::Full);
-        let standard = asker.read(&mut pass, "eth2");
-        (standard.pause, pass.faults.len(), asker.quarantined())
+        let mut cx = ReadContext::new(&host, BootTime(second * 1000), Depth::Full);
+        let standard = asker.read(&mut cx, "eth2");
+        (standard.pause, cx.faults.len(), asker.quarantined())
     };
     assert_eq!(read(0), (Some((false, true)), 0, 2));
     assert_eq!(read(15), (Some((false, true)), 0, 2));
@@ -190,9 +191,9 @@ fn the_running_kernel_answers() {
     let host = Arc::new(MemoryHost::new()).host();
     for entry in std::fs::read_dir("/sys/class/net").into_iter().flatten() {
         let name = entry.unwrap().file_name().into_string().unwrap();
-        let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-        let standard = Asker::new(socket::generic()).read(&mut pass, &name);
-        assert_eq!(pass.faults, []);
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        let standard = StandardStatisticsReader::new(socket::generic()).read(&mut cx, &name);
+        assert_eq!(cx.faults, []);
         println!("{name}: {standard:?}");
     }
 }
@@ -200,7 +201,7 @@ fn the_running_kernel_answers() {
 proptest! {
     #[test]
     fn no_reply_breaks_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-        for op in Op::ALL {
+        for op in EthtoolCommand::ALL {
             prop_assert!(taken(op, &bytes).statistics.len() <= KNOWN.len() + 5);
         }
     }
@@ -210,7 +211,7 @@ proptest! {
         groups in proptest::collection::vec((0u32..5, proptest::collection::vec((0u16..24, any::<u64>()), 0..30)), 0..30),
     ) {
         let groups: Vec<Vec<u8>> = groups.iter().map(|(id, values)| group(*id, values)).collect();
-        let statistics = taken(Op::Stats, &stats_reply(&groups)).statistics;
+        let statistics = taken(EthtoolCommand::Stats, &stats_reply(&groups)).statistics;
         let mut names: Vec<&str> = statistics.iter().map(|(name, _, _)| *name).collect();
         names.sort_unstable();
         let count = names.len();

@@ -9,43 +9,43 @@ use crate::model::time::BootTime;
 
 #[test]
 fn what_is_known_is_not_opened_again() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    let first = read(&mut rig);
-    rig.opened.lock().unwrap().clear();
-    rig.memory.set(format!("{CARD}/current_link_width"), "4\n");
-    let second = read(&mut rig);
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    let first = read(&mut harness);
+    harness.opened.lock().unwrap().clear();
+    harness.memory.set(format!("{CARD}/current_link_width"), "4\n");
+    let second = read(&mut harness);
     assert_eq!(second[1].link.width, Reading::Value(Lanes(4)));
     assert_eq!(second[0], first[0]);
-    assert_eq!(*rig.opened.lock().unwrap(), [PathBuf::from("/sys/class/infiniband")]);
+    assert_eq!(*harness.opened.lock().unwrap(), [PathBuf::from("/sys/class/infiniband")]);
 }
 
 #[test]
 fn off_the_bus() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    assert!(!read(&mut rig)[1].link.off_bus);
-    rig.memory.set(format!("{CARD}/current_link_speed"), "Unknown\n");
-    rig.memory.set(format!("{CARD}/current_link_width"), "63\n");
-    let link = read(&mut rig)[1].link;
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    assert!(!read(&mut harness)[1].link.off_bus);
+    harness.memory.set(format!("{CARD}/current_link_speed"), "Unknown\n");
+    harness.memory.set(format!("{CARD}/current_link_width"), "63\n");
+    let link = read(&mut harness)[1].link;
     assert!(link.off_bus);
     assert_eq!((link.speed, link.width), (Reading::Absent, Reading::Absent));
     assert_eq!(link.max_width, Reading::Value(Lanes(16)));
-    assert_eq!(rig.faults, []);
+    assert_eq!(harness.faults, []);
 }
 
 #[test]
 fn error_counters() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    rig.memory.set(format!("{ROOT}/aer_rootport_total_err_cor"), "3\n");
-    rig.memory.set(format!("{CARD}/aer_dev_correctable"), "RxErr 2\nBadTLP 0\nTOTAL_ERR_COR 2\n");
-    rig.memory.set(format!("{CARD}/aer_dev_nonfatal"), "what is this\n");
-    let functions = read(&mut rig);
-    assert_eq!(rig.faults, [(format!("{CARD}/aer_dev_nonfatal"), ReadError::Malformed)]);
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    harness.memory.set(format!("{ROOT}/aer_rootport_total_err_cor"), "3\n");
+    harness.memory.set(format!("{CARD}/aer_dev_correctable"), "RxErr 2\nBadTLP 0\nTOTAL_ERR_COR 2\n");
+    harness.memory.set(format!("{CARD}/aer_dev_nonfatal"), "what is this\n");
+    let functions = read(&mut harness);
+    assert_eq!(harness.faults, [(format!("{CARD}/aer_dev_nonfatal"), ReadError::Malformed)]);
     assert_eq!(functions[0].aer.root_totals, [Some(3), None, None]);
     let [Some(correctable), None, None] = &functions[1].aer.classes else { panic!("{functions:?}") };
     assert_eq!(correctable.total, 2);
@@ -54,26 +54,26 @@ fn error_counters() {
 
 #[test]
 fn odd_drivers_and_odd_files_cost_only_themselves() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
     // A link that leads nowhere still has a name.
-    rig.memory.symlink(format!("{ROOT}/driver"), "../drivers/pcieport");
-    assert_eq!((read(&mut rig)[0].driver.as_deref(), &*rig.faults), (Some("pcieport"), [].as_slice()));
-    rig.memory.symlink(format!("{ROOT}/driver"), "driver");
-    assert_eq!(read(&mut rig)[0].driver, None);
-    assert_eq!(rig.faults, [(format!("{ROOT}/driver"), ReadError::Io)]);
-    rig.memory.symlink(format!("{ROOT}/driver"), "../drivers/driver");
-    assert_eq!((read(&mut rig)[0].driver.as_deref(), &*rig.faults), (Some("driver"), [].as_slice()));
-    rig.memory.set(format!("{CARD}/class"), "network\n");
-    rig.memory.set(format!("{CARD}/current_link_speed"), "fast\n");
-    rig.memory.remove(format!("{CARD}/driver"));
-    rig.memory.set(format!("{CARD}/driver"), "mlx5_core");
-    rig.memory.directory(format!("{CARD}/current_link_width"));
-    rig.memory.fail(format!("{CARD}/max_link_width"), Errno::INVAL);
-    let card = &read(&mut rig)[1];
+    harness.memory.symlink(format!("{ROOT}/driver"), "../drivers/pcieport");
+    assert_eq!((read(&mut harness)[0].driver.as_deref(), &*harness.faults), (Some("pcieport"), [].as_slice()));
+    harness.memory.symlink(format!("{ROOT}/driver"), "driver");
+    assert_eq!(read(&mut harness)[0].driver, None);
+    assert_eq!(harness.faults, [(format!("{ROOT}/driver"), ReadError::Io)]);
+    harness.memory.symlink(format!("{ROOT}/driver"), "../drivers/driver");
+    assert_eq!((read(&mut harness)[0].driver.as_deref(), &*harness.faults), (Some("driver"), [].as_slice()));
+    harness.memory.set(format!("{CARD}/class"), "network\n");
+    harness.memory.set(format!("{CARD}/current_link_speed"), "fast\n");
+    harness.memory.remove(format!("{CARD}/driver"));
+    harness.memory.set(format!("{CARD}/driver"), "mlx5_core");
+    harness.memory.directory(format!("{CARD}/current_link_width"));
+    harness.memory.fail(format!("{CARD}/max_link_width"), Errno::INVAL);
+    let card = &read(&mut harness)[1];
     assert_eq!(
-        rig.faults,
+        harness.faults,
         [
             (format!("{CARD}/driver"), ReadError::Malformed),
             (format!("{CARD}/class"), ReadError::Malformed),
@@ -86,62 +86,62 @@ fn odd_drivers_and_odd_files_cost_only_themselves() {
     assert_eq!(card.link.speed, Reading::Unreadable(ReadError::Malformed));
     assert_eq!(card.link.width, Reading::Unreadable(ReadError::Io));
     assert_eq!(card.link.max_speed, Reading::Value(TransfersPerSecond::from_mega(16_000)));
-    assert_eq!(rig.quarantined(), 1);
+    assert_eq!(harness.quarantined(), 1);
 }
 
 #[test]
 fn a_function_that_goes_away_and_comes_back() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    rig.discover().unwrap();
-    rig.memory.remove(CARD);
-    assert_eq!(facts::<PciFunction>(&rig.read()).len(), 1);
-    assert_eq!(rig.faults, []);
-    card(&rig, CARD, "mlx5_0");
-    rig.memory.fail(format!("{CARD}/current_link_width"), Errno::INVAL);
-    assert_eq!(facts::<PciFunction>(&rig.read()).len(), 2);
-    assert_eq!(rig.quarantined(), 1);
-    rig.memory.remove(CARD);
-    rig.read();
-    assert_eq!(rig.quarantined(), 0);
-    card(&rig, CARD, "mlx5_0");
-    rig.memory.fail(format!("{CARD}/current_link_width"), Errno::INVAL);
-    rig.read();
-    assert_eq!(rig.quarantined(), 1);
-    rig.memory.remove(CARD);
-    card(&rig, CARD, "mlx5_0");
-    let functions = read(&mut rig);
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    harness.discover().unwrap();
+    harness.memory.remove(CARD);
+    assert_eq!(facts::<PciFunction>(&harness.read()).len(), 1);
+    assert_eq!(harness.faults, []);
+    card(&harness, CARD, "mlx5_0");
+    harness.memory.fail(format!("{CARD}/current_link_width"), Errno::INVAL);
+    assert_eq!(facts::<PciFunction>(&harness.read()).len(), 2);
+    assert_eq!(harness.quarantined(), 1);
+    harness.memory.remove(CARD);
+    harness.read();
+    assert_eq!(harness.quarantined(), 0);
+    card(&harness, CARD, "mlx5_0");
+    harness.memory.fail(format!("{CARD}/current_link_width"), Errno::INVAL);
+    harness.read();
+    assert_eq!(harness.quarantined(), 1);
+    harness.memory.remove(CARD);
+    card(&harness, CARD, "mlx5_0");
+    let functions = read(&mut harness);
     assert_eq!(functions[1].link.width, Reading::Value(Lanes(8)));
-    assert_eq!(rig.quarantined(), 0);
+    assert_eq!(harness.quarantined(), 0);
 }
 
 #[test]
 fn a_function_that_moves_is_read_at_its_new_place() {
-    let mut rig = rig(Filter::default());
+    let mut harness = harness(Filter::default());
     let elsewhere = "/sys/devices/pci0000:3a/0000:3a:01.0/0000:3b:00.0";
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    assert_eq!(read(&mut rig).len(), 2);
-    rig.memory.remove(CARD);
-    bridge(&rig, "/sys/devices/pci0000:3a/0000:3a:01.0");
-    card(&rig, elsewhere, "mlx5_0");
-    assert_eq!(rig.discover().unwrap(), ["0000:3a:01.0"]);
-    assert_eq!(read(&mut rig)[1].upstream, Some(address("0000:3a:01.0")));
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    assert_eq!(read(&mut harness).len(), 2);
+    harness.memory.remove(CARD);
+    bridge(&harness, "/sys/devices/pci0000:3a/0000:3a:01.0");
+    card(&harness, elsewhere, "mlx5_0");
+    assert_eq!(harness.discover().unwrap(), ["0000:3a:01.0"]);
+    assert_eq!(read(&mut harness)[1].upstream, Some(address("0000:3a:01.0")));
 }
 
 #[test]
 fn a_driver_may_change_what_the_function_can_do() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    rig.memory.set(format!("{CARD}/sriov_totalvfs"), "0\n");
-    let function = &read(&mut rig)[1];
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    harness.memory.set(format!("{CARD}/sriov_totalvfs"), "0\n");
+    let function = &read(&mut harness)[1];
     assert_eq!((function.kind, function.vfs_limit), (FunctionKind::Physical, Some(0)));
-    rig.memory.set(format!("{CARD}/sriov_totalvfs"), "8\n");
-    rig.memory.remove(format!("{CARD}/driver"));
-    rig.memory.symlink(format!("{CARD}/driver"), "../../../../bus/pci/drivers/vfio-pci");
-    let function = &read(&mut rig)[1];
+    harness.memory.set(format!("{CARD}/sriov_totalvfs"), "8\n");
+    harness.memory.remove(format!("{CARD}/driver"));
+    harness.memory.symlink(format!("{CARD}/driver"), "../../../../bus/pci/drivers/vfio-pci");
+    let function = &read(&mut harness)[1];
     assert_eq!((function.driver.as_deref(), function.vfs_limit), (Some("vfio-pci"), Some(8)));
 }
 
@@ -161,11 +161,11 @@ fn a_recorded_host_whose_files_are_replaced() {
     let io = Arc::new(crate::host::fs::Fs::new());
     let roots = crate::host::io::Roots::below(root.path());
     let host = Host { io, procfs: root.path().join("proc"), sysfs, roots, route: None, live: false };
-    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
+    let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
     let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
-    let found = collector.discover(&mut pass).unwrap();
-    let mut lane = collector.open(&found[0]);
-    let mut width = || facts::<PciFunction>(&lane.read(&mut pass))[0].link.width;
+    let found = collector.discover(&mut cx).unwrap();
+    let mut reader = collector.open(&found[0]);
+    let mut width = || facts::<PciFunction>(&reader.read(&mut cx))[0].link.width;
     assert_eq!(width(), Reading::Value(Lanes(16)));
     // Longer than a tick of the clock that stamps directories.
     std::thread::sleep(Duration::from_millis(20));

@@ -3,7 +3,7 @@
 mod changes;
 
 use super::*;
-use crate::host::rig::{Rig, facts};
+use crate::host::harness::{CollectorHarness, facts};
 use crate::model::pcie::{FunctionKind, PciClass, PciFunction};
 use crate::model::reading::Reading;
 use crate::model::topology::Topology;
@@ -13,8 +13,8 @@ const ROOT: &str = "/sys/devices/pci0000:3a/0000:3a:00.0";
 const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 const SECOND: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1";
 
-fn rig(filter: Filter) -> Rig {
-    Rig::new(&SPEC, filter)
+fn harness(filter: Filter) -> CollectorHarness {
+    CollectorHarness::new(&SPEC, filter)
 }
 
 fn excluding(pattern: &str) -> Filter {
@@ -22,8 +22,8 @@ fn excluding(pattern: &str) -> Filter {
 }
 
 /// A function with a link, in the words of a kernel of today.
-fn function(rig: &Rig, directory: &str, class: &str, link: (&str, &str), most: (&str, &str)) {
-    let file = |name: &str, text: &str| rig.memory.set(format!("{directory}/{name}"), format!("{text}\n"));
+fn function(harness: &CollectorHarness, directory: &str, class: &str, link: (&str, &str), most: (&str, &str)) {
+    let file = |name: &str, text: &str| harness.memory.set(format!("{directory}/{name}"), format!("{text}\n"));
     file("class", class);
     file("vendor", "0x15b3");
     file("device", "0x101b");
@@ -32,34 +32,34 @@ fn function(rig: &Rig, directory: &str, class: &str, link: (&str, &str), most: (
     file("current_link_width", link.1);
     file("max_link_speed", most.0);
     file("max_link_width", most.1);
-    rig.memory.symlink(format!("{directory}/driver"), "../../../../bus/pci/drivers/mlx5_core");
+    harness.memory.symlink(format!("{directory}/driver"), "../../../../bus/pci/drivers/mlx5_core");
 }
 
-fn bridge(rig: &Rig, directory: &str) {
-    function(rig, directory, "0x060400", ("8.0 GT/s PCIe", "8"), ("16.0 GT/s PCIe", "16"));
+fn bridge(harness: &CollectorHarness, directory: &str) {
+    function(harness, directory, "0x060400", ("8.0 GT/s PCIe", "8"), ("16.0 GT/s PCIe", "16"));
 }
 
-fn card(rig: &Rig, directory: &str, device: &str) {
-    function(rig, directory, "0x020700", ("8.0 GT/s PCIe", "8"), ("16.0 GT/s PCIe", "16"));
-    rdma(rig, directory, device);
+fn card(harness: &CollectorHarness, directory: &str, device: &str) {
+    function(harness, directory, "0x020700", ("8.0 GT/s PCIe", "8"), ("16.0 GT/s PCIe", "16"));
+    rdma(harness, directory, device);
 }
 
-fn rdma(rig: &Rig, directory: &str, device: &str) {
-    rig.memory.symlink(format!("{directory}/infiniband/{device}/device"), "../..");
+fn rdma(harness: &CollectorHarness, directory: &str, device: &str) {
+    harness.memory.symlink(format!("{directory}/infiniband/{device}/device"), "../..");
     let below_sys = directory.strip_prefix("/sys").unwrap();
-    rig.memory.symlink(format!("/sys/class/infiniband/{device}"), format!("../..{below_sys}/infiniband/{device}"));
+    harness.memory.symlink(format!("/sys/class/infiniband/{device}"), format!("../..{below_sys}/infiniband/{device}"));
 }
 
-fn vf(rig: &Rig, directory: &str, device: &str, pf: &str) {
-    function(rig, directory, "0x020700", ("Unknown", "0"), ("16.0 GT/s PCIe", "16"));
-    rig.memory.symlink(format!("{directory}/physfn"), format!("../{pf}"));
-    rdma(rig, directory, device);
+fn vf(harness: &CollectorHarness, directory: &str, device: &str, pf: &str) {
+    function(harness, directory, "0x020700", ("Unknown", "0"), ("16.0 GT/s PCIe", "16"));
+    harness.memory.symlink(format!("{directory}/physfn"), format!("../{pf}"));
+    rdma(harness, directory, device);
 }
 
-fn read(rig: &mut Rig) -> Vec<PciFunction> {
-    rig.discover().unwrap();
-    assert_eq!(rig.faults, []);
-    facts(&rig.read())
+fn read(harness: &mut CollectorHarness) -> Vec<PciFunction> {
+    harness.discover().unwrap();
+    assert_eq!(harness.faults, []);
+    facts(&harness.read())
 }
 
 fn address(text: &str) -> PciAddress {
@@ -68,21 +68,21 @@ fn address(text: &str) -> PciAddress {
 
 #[test]
 fn no_rdma_is_no_function() {
-    assert_eq!(rig(Filter::default()).discover(), Ok(vec![]));
-    let mut refused = rig(Filter::default());
+    assert_eq!(harness(Filter::default()).discover(), Ok(vec![]));
+    let mut refused = harness(Filter::default());
     refused.memory.symlink("/sys/class/infiniband", "infiniband");
     assert_eq!(refused.discover(), Err(ReadError::Io));
 }
 
 #[test]
 fn a_card_of_two_functions_and_its_root_port() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    card(&rig, SECOND, "mlx5_1");
-    assert_eq!(rig.discover().unwrap(), ["0000:3a:00.0", "0000:3b:00.0", "0000:3b:00.1"]);
-    let functions = read(&mut rig);
-    assert_eq!(rig.faults, []);
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    card(&harness, SECOND, "mlx5_1");
+    assert_eq!(harness.discover().unwrap(), ["0000:3a:00.0", "0000:3b:00.0", "0000:3b:00.1"]);
+    let functions = read(&mut harness);
+    assert_eq!(harness.faults, []);
     let [root, first, second] = &functions[..] else { panic!("{functions:?}") };
     assert_eq!((root.upstream, root.link_name), (None, address("0000:3a:00.0")));
     assert_eq!(root.class, Some(PciClass(0x06_0400)));
@@ -106,32 +106,32 @@ fn a_switch_between_card_and_root_port() {
     let lower = format!("{upper}/0000:3c:08.0");
     let beside = format!("{upper}/0000:3c:00.0");
     let end = format!("{lower}/0000:3d:00.0");
-    let mut rig = rig(Filter::default());
+    let mut harness = harness(Filter::default());
     for directory in [ROOT, &upper, &lower, &beside] {
-        bridge(&rig, directory);
+        bridge(&harness, directory);
     }
-    card(&rig, &end, "mlx5_0");
-    let functions = read(&mut rig);
+    card(&harness, &end, "mlx5_0");
+    let functions = read(&mut harness);
     let chain: Vec<String> = functions.iter().map(|function| function.address.to_string()).collect();
     assert_eq!(chain, ["0000:3a:00.0", "0000:3b:00.0", "0000:3c:08.0", "0000:3d:00.0"]);
     assert!(functions.iter().all(|function| function.link_name == function.address));
     let topology = Topology::new(functions.iter());
     let path: Vec<PciAddress> = topology.path(address("0000:3d:00.0")).map(|link| link.name).collect();
     assert_eq!(path, [address("0000:3d:00.0"), address("0000:3b:00.0")]);
-    assert!(!rig.touched(&beside));
+    assert!(!harness.touched(&beside));
 }
 
 #[test]
 fn a_vf_and_its_pf_which_has_no_rdma_device_itself() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    function(&rig, CARD, "0x020000", ("8.0 GT/s PCIe", "8"), ("8.0 GT/s PCIe", "8"));
-    rig.memory.set(format!("{CARD}/sriov_totalvfs"), "16\n");
-    rig.memory.symlink(format!("{CARD}/virtfn0"), "../0000:3b:00.2");
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    function(&harness, CARD, "0x020000", ("8.0 GT/s PCIe", "8"), ("8.0 GT/s PCIe", "8"));
+    harness.memory.set(format!("{CARD}/sriov_totalvfs"), "16\n");
+    harness.memory.symlink(format!("{CARD}/virtfn0"), "../0000:3b:00.2");
     let directory = format!("{ROOT}/0000:3b:00.2");
-    vf(&rig, &directory, "mlx5_2", "0000:3b:00.0");
-    rig.memory.set(format!("{directory}/aer_dev_fatal"), "TOTAL_ERR_FATAL 0\n");
-    let functions = read(&mut rig);
+    vf(&harness, &directory, "mlx5_2", "0000:3b:00.0");
+    harness.memory.set(format!("{directory}/aer_dev_fatal"), "TOTAL_ERR_FATAL 0\n");
+    let functions = read(&mut harness);
     let [_, pf, vf] = &functions[..] else { panic!("{functions:?}") };
     assert_eq!((pf.kind, pf.vfs_limit, pf.vfs_present), (FunctionKind::Physical, Some(16), Some(1)));
     assert_eq!(vf.kind, FunctionKind::Virtual { pf: Some(pf.address) });
@@ -139,45 +139,45 @@ fn a_vf_and_its_pf_which_has_no_rdma_device_itself() {
     assert_eq!((vf.link.speed, vf.link.width), (Reading::Absent, Reading::Absent));
     assert_eq!(vf.aer, crate::model::pcie::Aer::default());
     assert_eq!(Topology::new(functions.iter()).path(vf.address).count(), 1);
-    rig.memory.symlink(format!("{CARD}/virtfn1"), "../0000:3b:00.3");
-    rig.memory.symlink(format!("{CARD}/virtfnX"), "nowhere");
-    assert_eq!(read(&mut rig)[1].vfs_present, Some(2));
-    assert!(!rig.opened.lock().unwrap().iter().any(|path| path.ends_with("sriov_numvfs")));
+    harness.memory.symlink(format!("{CARD}/virtfn1"), "../0000:3b:00.3");
+    harness.memory.symlink(format!("{CARD}/virtfnX"), "nowhere");
+    assert_eq!(read(&mut harness)[1].vfs_present, Some(2));
+    assert!(!harness.opened.lock().unwrap().iter().any(|path| path.ends_with("sriov_numvfs")));
 }
 
 #[test]
 fn vfs_do_not_name_the_link() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
     // A VF below the PF in number, as after a change of the first function's personality.
-    vf(&rig, CARD, "mlx5_1", "0000:3b:00.1");
-    card(&rig, SECOND, "mlx5_0");
-    let functions = read(&mut rig);
+    vf(&harness, CARD, "mlx5_1", "0000:3b:00.1");
+    card(&harness, SECOND, "mlx5_0");
+    let functions = read(&mut harness);
     assert!(functions[1..].iter().all(|function| function.link_name == address("0000:3b:00.1")));
 }
 
 #[test]
 fn functions_numbered_through_share_a_link_and_others_do_not() {
-    let mut rig = rig(Filter::default());
+    let mut harness = harness(Filter::default());
     let ninth = format!("{ROOT}/0000:3b:01.0");
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    card(&rig, &ninth, "mlx5_8");
-    assert_eq!(read(&mut rig)[2].link_name, address("0000:3b:01.0"));
-    rig.memory.set(format!("{ninth}/ari_enabled"), "1\n");
-    assert_eq!(read(&mut rig)[2].link_name, address("0000:3b:00.0"));
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    card(&harness, &ninth, "mlx5_8");
+    assert_eq!(read(&mut harness)[2].link_name, address("0000:3b:01.0"));
+    harness.memory.set(format!("{ninth}/ari_enabled"), "1\n");
+    assert_eq!(read(&mut harness)[2].link_name, address("0000:3b:00.0"));
 }
 
 #[test]
 fn a_guests_vf_is_a_plain_function_without_a_link() {
-    let mut rig = rig(Filter::default());
+    let mut harness = harness(Filter::default());
     let directory = "/sys/devices/LNXSYSTM:00/VMBUS:01/47505500-0001/pci0001:00/0001:00:02.0";
-    function(&rig, directory, "0x020700", ("Unknown speed", "0"), ("Unknown speed", "255"));
-    rig.memory.set(format!("{directory}/numa_node"), "-1\n");
-    rig.memory.remove(format!("{directory}/driver"));
-    rdma(&rig, directory, "mlx5_0");
-    let functions = read(&mut rig);
-    assert_eq!(rig.faults, []);
+    function(&harness, directory, "0x020700", ("Unknown speed", "0"), ("Unknown speed", "255"));
+    harness.memory.set(format!("{directory}/numa_node"), "-1\n");
+    harness.memory.remove(format!("{directory}/driver"));
+    rdma(&harness, directory, "mlx5_0");
+    let functions = read(&mut harness);
+    assert_eq!(harness.faults, []);
     let [vf] = &functions[..] else { panic!("{functions:?}") };
     assert_eq!((vf.address, vf.upstream, vf.link_name), (address("0001:00:02.0"), None, address("0001:00:02.0")));
     assert_eq!((vf.kind, vf.numa_node, vf.driver.as_deref()), (FunctionKind::Plain, None, None));
@@ -186,56 +186,56 @@ fn a_guests_vf_is_a_plain_function_without_a_link() {
 
 #[test]
 fn a_domain_of_more_than_four_digits() {
-    let mut rig = rig(Filter::default());
+    let mut harness = harness(Filter::default());
     let root = "/sys/devices/pci0000:00/0000:00:0e.0/pci10000:00/10000:00:00.0";
-    bridge(&rig, root);
-    card(&rig, &format!("{root}/10000:01:00.0"), "mlx5_0");
-    let found: Vec<PciAddress> = read(&mut rig).iter().map(|function| function.address).collect();
+    bridge(&harness, root);
+    card(&harness, &format!("{root}/10000:01:00.0"), "mlx5_0");
+    let found: Vec<PciAddress> = read(&mut harness).iter().map(|function| function.address).collect();
     assert_eq!(found, [address("10000:00:00.0"), address("10000:01:00.0")]);
 }
 
 #[test]
 fn a_sub_function_and_devices_without_a_function() {
-    let mut rig = rig(Filter::default());
-    bridge(&rig, ROOT);
-    function(&rig, CARD, "0x020000", ("8.0 GT/s PCIe", "8"), ("8.0 GT/s PCIe", "8"));
-    rdma(&rig, &format!("{CARD}/mlx5_core.sf.4"), "mlx5_4");
-    rig.memory.directory("/sys/devices/virtual/infiniband/rxe0");
-    rig.memory.symlink("/sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0");
-    rig.memory.symlink("/sys/class/infiniband/odd0", "../../devices/virtual/infiniband/gone");
-    assert_eq!(rig.discover().unwrap(), ["0000:3a:00.0", "0000:3b:00.0"]);
-    assert_eq!(rig.faults, []);
-    rig.memory.symlink("/sys/class/infiniband/loop0", "loop0");
-    assert_eq!(rig.discover().unwrap().len(), 2);
-    assert_eq!(rig.faults, [("/sys/class/infiniband/loop0/device".to_owned(), ReadError::Io)]);
+    let mut harness = harness(Filter::default());
+    bridge(&harness, ROOT);
+    function(&harness, CARD, "0x020000", ("8.0 GT/s PCIe", "8"), ("8.0 GT/s PCIe", "8"));
+    rdma(&harness, &format!("{CARD}/mlx5_core.sf.4"), "mlx5_4");
+    harness.memory.directory("/sys/devices/virtual/infiniband/rxe0");
+    harness.memory.symlink("/sys/class/infiniband/rxe0", "../../devices/virtual/infiniband/rxe0");
+    harness.memory.symlink("/sys/class/infiniband/odd0", "../../devices/virtual/infiniband/gone");
+    assert_eq!(harness.discover().unwrap(), ["0000:3a:00.0", "0000:3b:00.0"]);
+    assert_eq!(harness.faults, []);
+    harness.memory.symlink("/sys/class/infiniband/loop0", "loop0");
+    assert_eq!(harness.discover().unwrap().len(), 2);
+    assert_eq!(harness.faults, [("/sys/class/infiniband/loop0/device".to_owned(), ReadError::Io)]);
 }
 
 #[test]
 fn nothing_of_an_excluded_device_is_opened() {
-    let mut rig = rig(excluding("mlx5_[013]"));
+    let mut harness = harness(excluding("mlx5_[013]"));
     let other = "/sys/devices/pci0000:80/0000:80:01.0/0000:81:00.0";
     let virtual_function = format!("{ROOT}/0000:3b:00.2");
-    bridge(&rig, ROOT);
-    bridge(&rig, "/sys/devices/pci0000:80/0000:80:01.0");
-    card(&rig, CARD, "mlx5_0");
-    card(&rig, SECOND, "mlx5_1");
-    card(&rig, other, "mlx5_3");
-    vf(&rig, &virtual_function, "mlx5_2", "0000:3b:00.0");
-    let functions = read(&mut rig);
+    bridge(&harness, ROOT);
+    bridge(&harness, "/sys/devices/pci0000:80/0000:80:01.0");
+    card(&harness, CARD, "mlx5_0");
+    card(&harness, SECOND, "mlx5_1");
+    card(&harness, other, "mlx5_3");
+    vf(&harness, &virtual_function, "mlx5_2", "0000:3b:00.0");
+    let functions = read(&mut harness);
     let found: Vec<String> = functions.iter().map(|function| function.address.to_string()).collect();
     assert_eq!(found, ["0000:3a:00.0", "0000:3b:00.2"]);
     assert_eq!(functions[1].link_name, address("0000:3b:00.0"));
     for untouched in [CARD, SECOND, "/sys/devices/pci0000:80"] {
-        assert!(!rig.touched(untouched), "{untouched}");
+        assert!(!harness.touched(untouched), "{untouched}");
     }
 }
 
 #[test]
 fn a_pf_that_is_shared_with_an_excluded_device_is_read() {
-    let mut rig = rig(excluding("mlx5_4"));
-    bridge(&rig, ROOT);
-    card(&rig, CARD, "mlx5_0");
-    rdma(&rig, &format!("{CARD}/mlx5_core.sf.4"), "mlx5_4");
-    vf(&rig, &format!("{ROOT}/0000:3b:00.2"), "mlx5_2", "0000:3b:00.0");
-    assert_eq!(read(&mut rig).len(), 3);
+    let mut harness = harness(excluding("mlx5_4"));
+    bridge(&harness, ROOT);
+    card(&harness, CARD, "mlx5_0");
+    rdma(&harness, &format!("{CARD}/mlx5_core.sf.4"), "mlx5_4");
+    vf(&harness, &format!("{ROOT}/0000:3b:00.2"), "mlx5_2", "0000:3b:00.0");
+    assert_eq!(read(&mut harness).len(), 3);
 }

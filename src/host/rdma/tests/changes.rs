@@ -11,7 +11,7 @@ fn an_excluded_device_is_never_opened() {
     let tree = infiniband();
     tree.text("class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE");
     let filter = Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) };
-    let mut bench = Bench::with(&tree, filter, |setup| Box::new(Rdma::new(setup, None)));
+    let mut bench = Bench::with(&tree, filter, |setup| Box::new(RdmaCollector::new(setup, None)));
     let devices = bench.devices(0, Depth::Full);
     assert_eq!(devices.iter().map(|device| device.name.to_string()).collect::<Vec<_>>(), ["mlx5_1"]);
     assert_eq!((tree.opened("mlx5_0"), tree.opened("mlx5_1") > 0), (0, true));
@@ -169,12 +169,12 @@ fn a_directory_in_a_files_place_costs_only_itself() {
         route: None,
         live: false,
     };
-    let mut collector = Rdma::new(&Setup { host: host.clone(), filter: Filter::default() }, None);
-    let mut pass = Pass::new(&host, BootTime(0), Depth::Full);
-    let found = collector.discover(&mut pass).unwrap();
-    let facts = collector.open(&found[0]).read(&mut pass);
+    let mut collector = RdmaCollector::new(&Setup { host: host.clone(), filter: Filter::default() }, None);
+    let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+    let found = collector.discover(&mut cx).unwrap();
+    let facts = collector.open(&found[0]).read(&mut cx);
     let device: &RdmaDevice = facts[0].downcast_ref().unwrap();
     assert_eq!(device.ports[0].state, Reading::Value(PortState::Active));
     assert_eq!((device.ports[0].counter("symbol_error"), device.ports[0].counter("VL15_dropped")), (Some(5), None));
-    assert_eq!(pass.faults.iter().map(|fault| fault.reason).collect::<Vec<_>>(), [ReadError::Io]);
+    assert_eq!(cx.faults.iter().map(|fault| fault.reason).collect::<Vec<_>>(), [ReadError::Io]);
 }

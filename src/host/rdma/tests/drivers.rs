@@ -10,7 +10,7 @@ use crate::model::reading::Reading;
 fn no_class_is_no_device() {
     let tree = Tree::default();
     tree.text("kernel/notes", "x");
-    assert!(Bench::new(&tree).lanes.is_empty());
+    assert!(Bench::new(&tree).readers.is_empty());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn devices_are_listed_as_people_count() {
         tree.text(&format!("class/infiniband/{name}/fw_ver"), "1");
     }
     let mut bench = Bench::new(&tree);
-    let mut pass = Pass::new(&bench.host, BootTime(0), Depth::Full);
-    let keys: Vec<_> = bench.collector.discover(&mut pass).unwrap().iter().map(|found| found.key.to_string()).collect();
+    let mut cx = ReadContext::new(&bench.host, BootTime(0), Depth::Full);
+    let keys: Vec<_> = bench.collector.discover(&mut cx).unwrap().iter().map(|found| found.key.to_string()).collect();
     assert_eq!(keys, ["mlx5_2", "mlx5_10"]);
 }

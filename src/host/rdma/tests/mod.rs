@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex};
 
 use rustix::io::Errno;
 
-use super::Rdma;
-use crate::host::collector::{Collector, Depth, Filter, Lane, Pass, Setup};
+use super::RdmaCollector;
+use crate::host::collector::{Collector, Depth, DeviceReader, Filter, ReadContext, Setup};
 use crate::host::io::{DirStamp, Host, HostIo, OpenFile, Roots};
-use crate::host::netlink::socket::Connect;
+use crate::host::netlink::socket::NetlinkConnector;
 use crate::model::counter::Counters;
 use crate::model::rdma::RdmaDevice;
 use crate::model::reading::ReadError;
@@ -171,21 +171,21 @@ impl HostIo for Tree {
     }
 }
 
-/// A collector over a tree, with its lanes.
+/// A collector over a tree, with its readers.
 struct Bench {
     host: Host,
     collector: Box<dyn Collector>,
-    lanes: Vec<Box<dyn Lane>>,
+    readers: Vec<Box<dyn DeviceReader>>,
     faults: Vec<(String, ReadError)>,
 }
 
 impl Bench {
     fn new(tree: &Tree) -> Self {
-        Self::with(tree, Filter::default(), |setup| Box::new(Rdma::new(setup, None)))
+        Self::with(tree, Filter::default(), |setup| Box::new(RdmaCollector::new(setup, None)))
     }
 
-    fn on_netlink(tree: &Tree, connect: Connect) -> Self {
-        Self::with(tree, Filter::default(), |setup| Box::new(Rdma::new(setup, Some(connect))))
+    fn on_netlink(tree: &Tree, connect: NetlinkConnector) -> Self {
+        Self::with(tree, Filter::default(), |setup| Box::new(RdmaCollector::new(setup, Some(connect))))
     }
 
     fn with(tree: &Tree, filter: Filter, make: impl FnOnce(&Setup) -> Box<dyn Collector>) -> Self {
@@ -198,16 +198,16 @@ impl Bench {
             live: false,
         };
         let mut collector = make(&Setup { host: host.clone(), filter });
-        let found = collector.discover(&mut Pass::new(&host, BootTime(0), Depth::Full)).unwrap();
-        let lanes = found.iter().map(|found| collector.open(found)).collect();
-        Self { host, collector, lanes, faults: Vec::new() }
+        let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
+        let readers = found.iter().map(|found| collector.open(found)).collect();
+        Self { host, collector, readers, faults: Vec::new() }
     }
 
-    /// The facts of every lane at a second of the clock.
+    /// The facts of every reader at a second of the clock.
     fn facts(&mut self, seconds: i64, depth: Depth) -> Vec<Fact> {
-        let mut pass = Pass::new(&self.host, BootTime(seconds * 1000), depth);
-        let facts = self.lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)).collect();
-        self.faults = pass.faults.iter().map(|fault| (fault.source.to_string(), fault.reason)).collect();
+        let mut cx = ReadContext::new(&self.host, BootTime(seconds * 1000), depth);
+        let facts = self.readers.iter_mut().flat_map(|reader| reader.read(&mut cx)).collect();
+        self.faults = cx.faults.iter().map(|fault| (fault.source.to_string(), fault.reason)).collect();
         facts
     }
 
@@ -223,7 +223,7 @@ impl Bench {
     }
 
     fn quarantined(&self) -> usize {
-        self.lanes.iter().map(|lane| lane.quarantined()).sum()
+        self.readers.iter().map(|reader| reader.quarantined()).sum()
     }
 }
 

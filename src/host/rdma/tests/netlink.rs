@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::host::netlink::nldev::tests::{counters_reply, handle, port_reply, resources_reply, system_reply};
-use crate::host::netlink::socket::Nldev;
-use crate::host::rdma::asked::Asked;
+use crate::host::netlink::socket::NetlinkConnection;
+use crate::host::rdma::netlink_collector::NetlinkCollector;
 use crate::host::rdma::resources;
 use crate::model::rdma::{PhysicalState, PortState, RdmaResources};
 use crate::model::reading::Reading;
@@ -38,7 +38,7 @@ impl Kernel {
         })))
     }
 
-    fn connect(&self) -> Connect {
+    fn connect(&self) -> NetlinkConnector {
         let kernel = self.clone();
         Arc::new(move || Ok(Box::new(kernel.clone())))
     }
@@ -52,7 +52,7 @@ impl Kernel {
     }
 }
 
-impl Nldev for Kernel {
+impl NetlinkConnection for Kernel {
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
         let mut answers = self.0.lock().unwrap();
         let op = u16::from_ne_bytes([request[4], request[5]]) & 0x3ff;
@@ -173,8 +173,11 @@ fn a_device_with_a_new_index_is_found_again() {
 #[test]
 fn resources_are_counted_by_kind() {
     let (tree, kernel) = (infiniband(), Kernel::new());
-    let make =
-        |connect| move |setup: &Setup| Box::new(Asked::new(setup, connect, resources::lane)) as Box<dyn Collector>;
+    let make = |connect| {
+        move |setup: &Setup| {
+            Box::new(NetlinkCollector::new(setup, connect, resources::open_reader)) as Box<dyn Collector>
+        }
+    };
     let mut bench = Bench::with(&tree, Filter::default(), make(Some(kernel.connect())));
     for at in [0, 5] {
         let facts = bench.facts(at, Depth::State);
@@ -187,5 +190,5 @@ fn resources_are_counted_by_kind() {
     assert_eq!(bench.faults, [("RES_GET mlx5_0".to_owned(), ReadError::Permission)]);
     assert_eq!(tree.opened(""), 0);
     // A recorded host has no netlink.
-    assert!(Bench::with(&tree, Filter::default(), make(None)).lanes.is_empty());
+    assert!(Bench::with(&tree, Filter::default(), make(None)).readers.is_empty());
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::host::attribute::{Attribute, Listed};
-use crate::host::collector::Pass;
+use crate::host::attribute::{Attribute, AttributeFile};
+use crate::host::collector::ReadContext;
 use crate::host::text;
 use crate::model::ids::Guid;
 use crate::model::reading::{ReadError, Reading};
@@ -42,30 +42,30 @@ impl VendorFiles {
     /// source did not say is asked for.
     pub(super) fn read(
         &mut self,
-        pass: &mut Pass<'_>,
+        cx: &mut ReadContext<'_>,
         known: Option<VfConfig>,
         traffic: Option<VfTraffic>,
     ) -> (Option<VfConfig>, Option<VfTraffic>) {
         if !self.listed {
-            let listed = pass.host.io.list(&self.directory);
+            let listed = cx.host.io.list(&self.directory);
             self.listed = listed.is_ok();
             let names = listed.unwrap_or_default();
             self.all().for_each(|file| file.relist(&names));
         }
-        let config = if known.is_some() { None } else { self.config(pass) };
-        let traffic = if traffic.is_some() { None } else { self.stats.read(pass, stats).value() };
+        let config = if known.is_some() { None } else { self.config(cx) };
+        let traffic = if traffic.is_some() { None } else { self.stats.read(cx, stats).value() };
         (config, traffic)
     }
 
-    fn config(&mut self, pass: &mut Pass<'_>) -> Option<VfConfig> {
-        let ethernet = self.config.read(pass, config).value();
+    fn config(&mut self, cx: &mut ReadContext<'_>) -> Option<VfConfig> {
+        let ethernet = self.config.read(cx, config).value();
         if ethernet.is_some() {
             return ethernet;
         }
         let config = VfConfig {
-            node_guid: self.node.read(pass, guid).value(),
-            port_guid: self.port.read(pass, guid).value(),
-            link: self.policy.read(pass, policy).value(),
+            node_guid: self.node.read(cx, guid).value(),
+            port_guid: self.port.read(cx, guid).value(),
+            link: self.policy.read(cx, policy).value(),
             ..VfConfig::default()
         };
         (config != VfConfig::default()).then_some(config)
@@ -80,7 +80,7 @@ impl VendorFiles {
     }
 }
 
-/// Whether a driver answers with how to write a file in place of its value.
+/// Whether a driver answers with how to write a file instead of its value.
 fn is_usage(bytes: &[u8]) -> bool {
     bytes.starts_with(b"usage")
 }

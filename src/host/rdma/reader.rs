@@ -4,13 +4,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::counters::{CounterDirs, Source, stamp};
+use super::counters::{CounterDirs, CounterSource, stamp};
 use super::identity;
-use super::port::{PortFiles, Scope};
-use crate::host::collector::{Depth, Lane, Pass};
+use super::port::{PortFiles, PortScope};
+use crate::host::collector::{Depth, DeviceReader, ReadContext};
 use crate::host::io::{DirStamp, reason_of};
-use crate::host::netlink::client::Client;
-use crate::host::netlink::socket::Connect;
+use crate::host::netlink::client::RdmaNetlinkClient;
+use crate::host::netlink::socket::NetlinkConnector;
 use crate::host::text::parse_decimal;
 use crate::model::ids::DeviceName;
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
@@ -20,8 +20,8 @@ use crate::model::time::BootTime;
 /// How long identity, GUIDs and interface names stand. Firmware can change under a running device.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// The lane of one device.
-pub(super) struct DeviceLane {
+/// The reader of one device.
+pub(super) struct RdmaDeviceReader {
     name: DeviceName,
     /// Its entry in the class, mostly a link.
     entry: PathBuf,
@@ -34,14 +34,14 @@ pub(super) struct DeviceLane {
     counters_at: BootTime,
     identity: Arc<DeviceIdentity>,
     identity_at: BootTime,
-    client: Option<Client>,
+    client: Option<RdmaNetlinkClient>,
 }
 
-impl DeviceLane {
-    /// The lane of the device with this entry in the class.
-    pub(super) fn new(name: DeviceName, entry: PathBuf, connect: Option<Connect>) -> Self {
+impl RdmaDeviceReader {
+    /// The reader of the device with this entry in the class.
+    pub(super) fn new(name: DeviceName, entry: PathBuf, connect: Option<NetlinkConnector>) -> Self {
         Self {
-            client: connect.map(|connect| Client::new(name.clone(), connect)),
+            client: connect.map(|connect| RdmaNetlinkClient::new(name.clone(), connect)),
             name,
             ports_dir: entry.join("ports"),
             stamps: None,
@@ -56,25 +56,25 @@ impl DeviceLane {
     }
 
     /// Finds the directory that the entry leads to; a device that came back may be in another place.
-    fn locate(&mut self, pass: &Pass<'_>) {
-        self.dir = pass.host.resolve(&self.entry).unwrap_or_else(|_| self.entry.clone());
+    fn locate(&mut self, cx: &ReadContext<'_>) {
+        self.dir = cx.host.resolve(&self.entry).unwrap_or_else(|_| self.entry.clone());
         self.ports_dir = self.dir.join("ports");
         self.stamps = None;
     }
 
     /// Looks whether anything is another than it was; none when the device is not there.
-    fn refresh(&mut self, pass: &mut Pass<'_>) -> Option<bool> {
+    fn refresh(&mut self, cx: &mut ReadContext<'_>) -> Option<bool> {
         if self.stamps.is_none() {
-            self.locate(pass);
+            self.locate(cx);
         }
-        let own = match stamp(pass, &self.dir) {
+        let own = match stamp(cx, &self.dir) {
             Ok(None) if self.stamps.is_some() => {
-                self.locate(pass);
-                stamp(pass, &self.dir)
+                self.locate(cx);
+                stamp(cx, &self.dir)
             }
             own => own,
         };
-        if let (false, Ok(Some(own)), Some((known, _))) = (pass.listed, &own, &self.stamps)
+        if let (false, Ok(Some(own)), Some((known, _))) = (cx.listed, &own, &self.stamps)
             && own == known
         {
             return Some(false);
@@ -87,10 +87,10 @@ impl DeviceLane {
             }
             Ok(Some(own)) => {
                 // Where it is not known what the ports look like, they are as they were.
-                let ports = stamp(pass, &self.ports_dir).unwrap_or_else(|_| self.stamps.and_then(|(_, ports)| ports));
+                let ports = stamp(cx, &self.ports_dir).unwrap_or_else(|_| self.stamps.and_then(|(_, ports)| ports));
                 if self.stamps != Some((own, ports)) {
                     self.stamps = Some((own, ports));
-                    self.list_ports(pass);
+                    self.list_ports(cx);
                     self.counters = CounterDirs::of_device(&self.dir);
                     if let Some(client) = &mut self.client {
                         client.forget();
@@ -103,19 +103,19 @@ impl DeviceLane {
                 self.stamps?;
             }
         }
-        changed |= self.counters.refresh(pass);
+        changed |= self.counters.refresh(cx);
         for port in &mut self.ports {
-            changed |= port.refresh(pass);
+            changed |= port.refresh(cx);
         }
         Some(changed)
     }
 
-    fn list_ports(&mut self, pass: &mut Pass<'_>) {
+    fn list_ports(&mut self, cx: &mut ReadContext<'_>) {
         let there = self.stamps.is_some_and(|(_, ports)| ports.is_some());
-        let listed = if there { pass.host.io.list(&self.ports_dir) } else { Ok(Vec::new()) };
+        let listed = if there { cx.host.io.list(&self.ports_dir) } else { Ok(Vec::new()) };
         let names = listed.unwrap_or_else(|error| {
             if let Some(reason) = reason_of(&error) {
-                pass.fault(&self.ports_dir, reason);
+                cx.fault(&self.ports_dir, reason);
                 self.stamps = self.stamps.map(|(own, _)| (own, None));
             }
             Vec::new()
@@ -129,33 +129,33 @@ impl DeviceLane {
         self.ports = numbers.into_iter().map(|number| PortFiles::new(&self.ports_dir, number)).collect();
     }
 
-    fn read_identity(&mut self, pass: &mut Pass<'_>) {
-        let identity = identity::read(pass, &self.dir);
+    fn read_identity(&mut self, cx: &mut ReadContext<'_>) {
+        let identity = identity::read(cx, &self.dir);
         if *self.identity != identity {
             self.identity = Arc::new(identity);
         }
-        self.identity_at = pass.now;
+        self.identity_at = cx.now;
     }
 }
 
-impl Lane for DeviceLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let Some(changed) = self.refresh(pass) else { return Vec::new() };
-        let full = changed || pass.depth == Depth::Full;
-        let seldom = changed || (full && pass.now.since(self.identity_at) >= SELDOM);
+impl DeviceReader for RdmaDeviceReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let Some(changed) = self.refresh(cx) else { return Vec::new() };
+        let full = changed || cx.depth == Depth::Full;
+        let seldom = changed || (full && cx.now.since(self.identity_at) >= SELDOM);
         if seldom {
-            self.read_identity(pass);
+            self.read_identity(cx);
         }
         if full {
-            self.counters.read(pass, &Source::Files);
-            self.counters_at = pass.now;
+            self.counters.read(cx, &CounterSource::Files);
+            self.counters_at = cx.now;
         }
         let mut client = self.client.as_mut().filter(|_| !self.ports.is_empty());
         if client.as_mut().is_some_and(|client| !client.is_concurrent()) {
             client = None;
         }
-        let scope = Scope { full, seldom };
-        let read = |port: &mut PortFiles| port.read(pass, scope, client.as_deref_mut());
+        let scope = PortScope { full, seldom };
+        let read = |port: &mut PortFiles| port.read(cx, scope, client.as_deref_mut());
         let ports = self.ports.iter_mut().filter_map(read).collect();
         vec![Arc::new(RdmaDevice {
             name: self.name.clone(),
@@ -167,7 +167,7 @@ impl Lane for DeviceLane {
     }
 
     fn quarantined(&self) -> usize {
-        let netlink = self.client.as_ref().map_or(0, Client::not_offered);
+        let netlink = self.client.as_ref().map_or(0, RdmaNetlinkClient::not_offered);
         self.ports.iter().map(PortFiles::quarantined).sum::<usize>() + self.counters.quarantined() + netlink
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::Place;
-use crate::host::attribute::{Attribute, Listed, Settled};
-use crate::host::collector::{Lane, Pass};
+use super::NetdevLocation;
+use crate::host::attribute::{Attribute, AttributeFile, CachedAttribute};
+use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::text;
 use crate::model::net::Netdev;
@@ -12,40 +12,40 @@ use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 use crate::model::units::BytesPerSecond;
 
-/// The lane of one interface.
-pub(super) struct NetdevLane {
+/// The reader of one interface.
+pub(super) struct NetdevReader {
     name: Arc<str>,
-    place: Place,
+    location: NetdevLocation,
     stamp: Option<DirStamp>,
-    port_index: Settled<u32>,
-    hardware_type: Settled<u32>,
+    port_index: CachedAttribute<u32>,
+    hardware_type: CachedAttribute<u32>,
     carrier: Attribute,
     speed: Attribute,
     operstate: Attribute,
     carrier_changes: Attribute,
 }
 
-impl NetdevLane {
-    pub(super) fn new(name: Arc<str>, place: Place) -> Self {
-        let directory = &*place.directory;
+impl NetdevReader {
+    pub(super) fn new(name: Arc<str>, location: NetdevLocation) -> Self {
+        let directory = &*location.directory;
         Self {
             name,
             stamp: None,
-            port_index: Settled::new(directory, "dev_port"),
-            hardware_type: Settled::new(directory, "type"),
+            port_index: CachedAttribute::new(directory, "dev_port"),
+            hardware_type: CachedAttribute::new(directory, "type"),
             carrier: Attribute::new(directory, "carrier"),
             speed: Attribute::new(directory, "speed"),
             operstate: Attribute::new(directory, "operstate"),
             carrier_changes: Attribute::new(directory, "carrier_changes"),
-            place,
+            location,
         }
     }
 
     /// Follows changes of the directory. None when the interface is not there, or its directory can't be read.
-    fn look(&mut self, pass: &mut Pass<'_>) -> Option<()> {
-        let directory = &*self.place.directory;
-        let looked = pass.host.io.stamp(directory).and_then(|stamp| {
-            let names = if self.stamp == Some(stamp) { None } else { Some(pass.host.io.list(directory)?) };
+    fn look(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
+        let directory = &*self.location.directory;
+        let looked = cx.host.io.stamp(directory).and_then(|stamp| {
+            let names = if self.stamp == Some(stamp) { None } else { Some(cx.host.io.list(directory)?) };
             Ok((stamp, names))
         });
         match looked {
@@ -58,7 +58,7 @@ impl NetdevLane {
             }
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
-                    pass.fault(directory, reason);
+                    cx.fault(directory, reason);
                 }
                 self.stamp = None;
                 None
@@ -66,7 +66,7 @@ impl NetdevLane {
         }
     }
 
-    fn files(&mut self) -> [&mut dyn Listed; 6] {
+    fn files(&mut self) -> [&mut dyn AttributeFile; 6] {
         [
             &mut self.port_index,
             &mut self.hardware_type,
@@ -78,27 +78,28 @@ impl NetdevLane {
     }
 }
 
-impl Lane for NetdevLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        if self.look(pass).is_none() {
+impl DeviceReader for NetdevReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        if self.look(cx).is_none() {
             return Vec::new();
         }
         let netdev = Netdev {
             name: Arc::clone(&self.name),
-            pci_address: self.place.pci_address,
-            port_index: self.port_index.read(pass, small).value(),
-            hardware_type: self.hardware_type.read(pass, small).value(),
-            carrier: self.carrier.read_unless_down(pass, carrier),
-            speed: self.speed.read_unless_down(pass, speed),
-            operstate: self.operstate.read(pass, text::label).value(),
-            carrier_changes: self.carrier_changes.read(pass, text::counter).value(),
+            pci_address: self.location.pci_address,
+            port_index: self.port_index.read(cx, small).value(),
+            hardware_type: self.hardware_type.read(cx, small).value(),
+            carrier: self.carrier.read_unless_down(cx, carrier),
+            speed: self.speed.read_unless_down(cx, speed),
+            operstate: self.operstate.read(cx, text::label).value(),
+            carrier_changes: self.carrier_changes.read(cx, text::counter).value(),
         };
         vec![Arc::new(netdev)]
     }
 
     fn quarantined(&self) -> usize {
         let settled = [self.port_index.is_quarantined(), self.hardware_type.is_quarantined()];
-        let read = [&self.carrier, &self.speed, &self.operstate, &self.carrier_changes].map(Listed::is_quarantined);
+        let read =
+            [&self.carrier, &self.speed, &self.operstate, &self.carrier_changes].map(AttributeFile::is_quarantined);
         settled.into_iter().chain(read).filter(|quarantined| *quarantined).count()
     }
 }

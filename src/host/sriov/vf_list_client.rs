@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::rtnl::{self, List};
-use crate::host::collector::Pass;
+use super::rtnl::{self, VfList};
+use crate::host::collector::ReadContext;
 use crate::host::io::reason_of;
-use crate::host::netlink::socket::{Connect, Kept, Nldev};
+use crate::host::netlink::socket::{LazyConnection, NetlinkConnection, NetlinkConnector};
 use crate::model::reading::ReadError;
 use crate::model::sriov::VfDetail;
 use crate::model::time::BootTime;
@@ -18,32 +18,32 @@ use crate::model::time::BootTime;
 /// How long what the kernel refused is not asked for again.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
 
-/// A connection of one PF's lane.
-pub(super) struct Links {
-    connection: Option<Kept>,
+/// A connection of one PF's reader.
+pub(super) struct VfListClient {
+    connection: Option<LazyConnection>,
     /// Until when statistics are not asked for.
     too_long: Option<BootTime>,
     /// Until when nothing is asked for, and why.
     refused: Option<(BootTime, ReadError)>,
 }
 
-impl Links {
-    pub(super) fn new(connect: Option<Connect>) -> Self {
-        Self { connection: connect.map(Kept::new), too_long: None, refused: None }
+impl VfListClient {
+    pub(super) fn new(connect: Option<NetlinkConnector>) -> Self {
+        Self { connection: connect.map(LazyConnection::new), too_long: None, refused: None }
     }
 
     /// The VF list of the first of these interfaces that has one.
-    pub(super) fn ask(&mut self, pass: &mut Pass<'_>, interfaces: &[Arc<str>]) -> (Option<List>, VfDetail) {
+    pub(super) fn ask(&mut self, cx: &mut ReadContext<'_>, interfaces: &[Arc<str>]) -> (Option<VfList>, VfDetail) {
         if self.connection.is_none() || interfaces.is_empty() {
             return (None, VfDetail::NotAsked);
         }
-        if let Some((_, reason)) = self.refused.filter(|(until, _)| pass.now < *until) {
+        if let Some((_, reason)) = self.refused.filter(|(until, _)| cx.now < *until) {
             return (None, VfDetail::Unavailable(reason));
         }
         let mut detail = VfDetail::NotAsked;
         for interface in interfaces {
-            let statistics = self.too_long.is_none_or(|until| pass.now >= until);
-            match self.ask_about(pass.now, interface, statistics) {
+            let statistics = self.too_long.is_none_or(|until| cx.now >= until);
+            match self.ask_about(cx.now, interface, statistics) {
                 Ok((list, statistics)) => {
                     (self.refused, detail) = (None, VfDetail::Full);
                     if list.announced.is_some() || !list.entries.is_empty() {
@@ -54,9 +54,9 @@ impl Links {
                 Err(error) => {
                     let Some(reason) = reason(&error) else { continue };
                     if self.refused.is_none() {
-                        pass.fault(Path::new(&format!("RTM_GETLINK {interface}")), reason);
+                        cx.fault(Path::new(&format!("RTM_GETLINK {interface}")), reason);
                     }
-                    self.refused = Some((pass.now.after(PAUSE), reason));
+                    self.refused = Some((cx.now.after(PAUSE), reason));
                     detail = VfDetail::Unavailable(reason);
                 }
             }
@@ -65,7 +65,7 @@ impl Links {
     }
 
     /// The list, and whether it has statistics. A list that does not fit into a message is asked for without them.
-    fn ask_about(&mut self, now: BootTime, interface: &str, statistics: bool) -> io::Result<(List, bool)> {
+    fn ask_about(&mut self, now: BootTime, interface: &str, statistics: bool) -> io::Result<(VfList, bool)> {
         if statistics {
             match self.exchange(&rtnl::request(interface, true)) {
                 Ok(reply) => {

@@ -4,14 +4,14 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::links::Links;
-use super::netdev::{Interface, Part};
-use super::outoftree::VendorFiles;
-use super::patient::Patient;
-use super::rtnl::Entry;
+use super::background_number::BackgroundNumber;
+use super::netdev::{PfNetdev, SwitchRole};
+use super::rtnl::VfListEntry;
+use super::vendor_files::VendorFiles;
 use super::vf::{VfFiles, link_address, link_name, list, node, refill, stamp};
-use crate::host::collector::{Lane, Pass};
-use crate::host::file::Watched;
+use super::vf_list_client::VfListClient;
+use crate::host::collector::{DeviceReader, ReadContext};
+use crate::host::file::PolledFile;
 use crate::host::io::{Host, reason_of};
 use crate::host::text;
 use crate::model::ids::{DeviceName, PciAddress};
@@ -21,43 +21,43 @@ use crate::model::sriov::{Fabric, Pf, Vf, VfDetail, is_user_space};
 
 /// Where a PF is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct PfLocation {
     pub(super) address: PciAddress,
     pub(super) directory: PathBuf,
     /// Class code.
     pub(super) class: Option<u32>,
 }
 
-/// The lane of one PF.
-pub(super) struct PfLane {
-    place: Place,
-    limit: Watched,
-    configured: Patient,
-    links: Links,
-    interfaces: BTreeMap<String, Interface>,
+/// The reader of one PF.
+pub(super) struct PfReader {
+    location: PfLocation,
+    limit: PolledFile,
+    configured: BackgroundNumber,
+    links: VfListClient,
+    interfaces: BTreeMap<String, PfNetdev>,
     devices: Vec<DeviceName>,
     driver: Option<Arc<str>>,
     vfs: BTreeMap<u32, VfFiles>,
     vendor: BTreeMap<u32, VendorFiles>,
     passes: u64,
     quarantined: usize,
-    marker: Option<Marker>,
+    marker: Option<BindingMarker>,
 }
 
 /// By what it is known which binding of the driver this is. One kind is kept to: where it is not to be seen, another
 /// would look like another binding.
 #[derive(Debug, Clone, Copy)]
-enum Marker {
-    Interface,
+enum BindingMarker {
+    PfNetdev,
     Device,
 }
 
-impl PfLane {
-    pub(super) fn new(place: Place, host: &Host) -> Self {
+impl PfReader {
+    pub(super) fn new(location: PfLocation, host: &Host) -> Self {
         Self {
-            limit: Watched::new(place.directory.join("sriov_totalvfs")),
-            configured: Patient::new(host, place.directory.join("sriov_numvfs")),
-            links: Links::new(host.route.clone()),
+            limit: PolledFile::new(location.directory.join("sriov_totalvfs")),
+            configured: BackgroundNumber::new(host, location.directory.join("sriov_numvfs")),
+            links: VfListClient::new(host.route.clone()),
             interfaces: BTreeMap::new(),
             devices: Vec::new(),
             driver: None,
@@ -66,12 +66,12 @@ impl PfLane {
             passes: 0,
             quarantined: 0,
             marker: None,
-            place,
+            location,
         }
     }
 
     /// The functions behind `virtfn*`. The kernel does not stamp a directory that gains or loses them.
-    fn functions(&mut self, pass: &mut Pass<'_>, names: &[String]) -> Vec<Vf> {
+    fn functions(&mut self, cx: &mut ReadContext<'_>, names: &[String]) -> Vec<Vf> {
         let numbers = names.iter().filter_map(|name| {
             let number = text::parse_decimal(name.strip_prefix("virtfn")?.as_bytes())?;
             u32::try_from(number).ok()
@@ -81,40 +81,40 @@ impl PfLane {
         self.vfs.retain(|number, _| now.binary_search(number).is_ok());
         let mut vfs = Vec::with_capacity(now.len());
         for number in now {
-            let link = self.place.directory.join(format!("virtfn{number}"));
-            let Some(address) = link_address(pass, &link) else { continue };
+            let link = self.location.directory.join(format!("virtfn{number}"));
+            let Some(address) = link_address(cx, &link) else { continue };
             if self.vfs.get(&number).is_none_or(|files| files.address() != Some(address)) {
-                let Ok(directory) = pass.host.resolve(&link) else { continue };
+                let Ok(directory) = cx.host.resolve(&link) else { continue };
                 self.vfs.insert(number, VfFiles::new(directory, number, address));
             }
-            vfs.extend(self.vfs.get_mut(&number).and_then(|files| files.read(pass, self.passes)));
+            vfs.extend(self.vfs.get_mut(&number).and_then(|files| files.read(cx, self.passes)));
         }
         vfs
     }
 
-    fn look_at_interfaces(&mut self, pass: &mut Pass<'_>, there: bool) {
-        let directory = self.place.directory.join("net");
-        let names = if there { list(pass, &directory) } else { Vec::new() };
+    fn look_at_interfaces(&mut self, cx: &mut ReadContext<'_>, there: bool) {
+        let directory = self.location.directory.join("net");
+        let names = if there { list(cx, &directory) } else { Vec::new() };
         self.interfaces.retain(|name, _| names.binary_search(name).is_ok());
         for name in names {
-            self.interfaces.entry(name.clone()).or_insert_with(|| Interface::new(&directory, &name));
+            self.interfaces.entry(name.clone()).or_insert_with(|| PfNetdev::new(&directory, &name));
         }
     }
 
     /// What its own interfaces say together, and the VFs' representors.
-    fn ask_interfaces(&mut self, pass: &mut Pass<'_>) -> Interfaces {
+    fn ask_interfaces(&mut self, cx: &mut ReadContext<'_>) -> PfNetdevs {
         let alone = self.interfaces.len() == 1;
-        let mut all = Interfaces::default();
+        let mut all = PfNetdevs::default();
         for interface in self.interfaces.values_mut() {
-            match interface.part(pass, alone) {
-                Part::Vf(number) => {
+            match interface.switch_role(cx, alone) {
+                SwitchRole::Vf(number) => {
                     all.representors.insert(number, Arc::clone(&interface.name));
                 }
-                Part::Other => {}
-                Part::Own => {
-                    all.fabric = all.fabric.or(interface.fabric(pass));
-                    all.probe = all.probe.or(interface.instance(pass));
-                    all.up = match (all.up, interface.up(pass)) {
+                SwitchRole::Other => {}
+                SwitchRole::Own => {
+                    all.fabric = all.fabric.or(interface.fabric(cx));
+                    all.probe = all.probe.or(interface.instance(cx));
+                    all.up = match (all.up, interface.up(cx)) {
                         (Reading::Value(true), _) | (_, Reading::Value(true)) => Reading::Value(true),
                         (Reading::Value(false), _) | (_, Reading::Value(false)) => Reading::Value(false),
                         (before, now) => before.or(now),
@@ -127,12 +127,12 @@ impl PfLane {
     }
 
     /// Adds what the vendor's files say of VFs that netlink did not tell about.
-    fn ask_vendor(&mut self, pass: &mut Pass<'_>, vfs: &mut [Vf]) {
+    fn ask_vendor(&mut self, cx: &mut ReadContext<'_>, vfs: &mut [Vf]) {
         self.vendor.retain(|number, _| vfs.iter().any(|vf| vf.number == *number));
         for vf in vfs.iter_mut().filter(|vf| vf.config.is_none() || vf.traffic.is_none()) {
             let files = self.vendor.entry(vf.number);
-            let files = files.or_insert_with(|| VendorFiles::new(&self.place.directory, vf.number));
-            let (config, traffic) = files.read(pass, vf.config, vf.traffic);
+            let files = files.or_insert_with(|| VendorFiles::new(&self.location.directory, vf.number));
+            let (config, traffic) = files.read(cx, vf.config, vf.traffic);
             vf.config = vf.config.or(config);
             vf.traffic = vf.traffic.or(traffic);
         }
@@ -140,7 +140,7 @@ impl PfLane {
 }
 
 #[derive(Default)]
-struct Interfaces {
+struct PfNetdevs {
     names: Vec<Arc<str>>,
     fabric: Option<Fabric>,
     up: Reading<bool>,
@@ -148,38 +148,38 @@ struct Interfaces {
     representors: BTreeMap<u32, Arc<str>>,
 }
 
-impl Lane for PfLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        let names = match pass.host.io.list(&self.place.directory) {
+impl DeviceReader for PfReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        let names = match cx.host.io.list(&self.location.directory) {
             Ok(names) => names,
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
-                    pass.fault(&self.place.directory, reason);
+                    cx.fault(&self.location.directory, reason);
                 }
                 return Vec::new();
             }
         };
         self.passes += 1;
         let has = |name: &str| names.iter().any(|other| other == name);
-        let driver = if has("driver") { link_name(pass, &self.place.directory.join("driver")) } else { None };
+        let driver = if has("driver") { link_name(cx, &self.location.directory.join("driver")) } else { None };
         if self.driver.as_deref() != driver.as_deref() {
             self.driver = driver.map(Arc::from);
         }
         let given = self.driver.as_deref().is_some_and(is_user_space);
         let group = if given && has("iommu_group") {
-            link_name(pass, &self.place.directory.join("iommu_group")).and_then(|name| name.parse().ok())
+            link_name(cx, &self.location.directory.join("iommu_group")).and_then(|name| name.parse().ok())
         } else {
             None
         };
-        self.look_at_interfaces(pass, has("net"));
-        let rdma = self.place.directory.join("infiniband");
-        let devices = if has("infiniband") { list(pass, &rdma) } else { Vec::new() };
+        self.look_at_interfaces(cx, has("net"));
+        let rdma = self.location.directory.join("infiniband");
+        let devices = if has("infiniband") { list(cx, &rdma) } else { Vec::new() };
         refill(&mut self.devices, &devices, DeviceName::new);
-        let mut vfs = self.functions(pass, &names);
-        let mut interfaces = self.ask_interfaces(pass);
+        let mut vfs = self.functions(cx, &names);
+        let mut interfaces = self.ask_interfaces(cx);
         let device = self.devices.first().map(|device| rdma.join(device.as_str()));
-        let device = device.and_then(|device| stamp(pass, &device));
-        let (told, detail) = self.links.ask(pass, &interfaces.names);
+        let device = device.and_then(|device| stamp(cx, &device));
+        let (told, detail) = self.links.ask(cx, &interfaces.names);
         let fabric = told.as_ref().and_then(|list| list.fabric).or(interfaces.fabric);
         let (announced, reported) = match (&told, detail) {
             (Some(list), _) => (list.announced, u32::try_from(list.entries.len()).ok()),
@@ -188,29 +188,29 @@ impl Lane for PfLane {
         };
         join(&mut vfs, told.map(|list| list.entries).unwrap_or_default(), fabric, self.driver.as_deref());
         if has("sriov") {
-            self.ask_vendor(pass, &mut vfs);
+            self.ask_vendor(cx, &mut vfs);
         }
         let switchdev = !interfaces.representors.is_empty();
         for vf in &mut vfs {
             vf.representor = interfaces.representors.remove(&vf.number);
         }
         self.marker = self.marker.or(match (interfaces.probe, device) {
-            (Some(_), _) => Some(Marker::Interface),
-            (None, Some(_)) => Some(Marker::Device),
+            (Some(_), _) => Some(BindingMarker::PfNetdev),
+            (None, Some(_)) => Some(BindingMarker::Device),
             (None, None) => None,
         });
         let probe = match self.marker {
-            Some(Marker::Device) => device,
+            Some(BindingMarker::Device) => device,
             _ => interfaces.probe,
         };
         let pf = Pf {
-            address: self.place.address,
+            address: self.location.address,
             driver: self.driver.clone(),
             iommu_group: group,
-            node: node(pass, &self.place.directory, self.driver.as_deref()),
-            fabric: fabric.or_else(|| fabric_of(self.place.class?)),
-            limit: self.limit.read(pass, small).value(),
-            configured: self.configured.read(pass),
+            node: node(cx, &self.location.directory, self.driver.as_deref()),
+            fabric: fabric.or_else(|| fabric_of(self.location.class?)),
+            limit: self.limit.read(cx, small).value(),
+            configured: self.configured.read(cx),
             reported,
             announced,
             netdevs: interfaces.names,
@@ -232,8 +232,8 @@ impl Lane for PfLane {
 }
 
 /// Gives each VF what netlink says of it; those that only netlink knows are added.
-fn join(vfs: &mut Vec<Vf>, entries: Vec<Entry>, fabric: Option<Fabric>, driver: Option<&str>) {
-    for Entry { number, mut config, traffic } in entries {
+fn join(vfs: &mut Vec<Vf>, entries: Vec<VfListEntry>, fabric: Option<Fabric>, driver: Option<&str>) {
+    for VfListEntry { number, mut config, traffic } in entries {
         if fabric == Some(Fabric::InfiniBand) {
             // What stands for a MAC address is the PF's own, the same for every VF.
             (config.mac, config.vlan) = (None, None);

@@ -16,10 +16,10 @@ use std::time::{Duration, SystemTime};
 use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::memory::MemoryHost;
-use lanewatch::host::netlink::socket::Connect;
-use lanewatch::host::{Collector, Depth, Host, Lane, Pass, Spec};
+use lanewatch::host::netlink::socket::NetlinkConnector;
+use lanewatch::host::{Collector, Depth, DeviceReader, Host, ReadContext, Spec};
 use lanewatch::model::snapshot::{CollectorState, Fact, Snapshot};
-use lanewatch::model::time::{Timestamp, BootTime};
+use lanewatch::model::time::{BootTime, Timestamp};
 use lanewatch::watch::Engine;
 
 use tree::{Entry, Tree};
@@ -35,18 +35,18 @@ pub fn memory(tree: &Tree) -> Arc<MemoryHost> {
 
 /// A host and who reads it. Making a host costs more than reading it: one serves all runs, and each makes the files
 /// that it needs anew.
-pub struct Rig {
+pub struct FuzzHarness {
     host: Host,
-    collectors: Vec<(&'static Spec, Box<dyn Collector>, Vec<Box<dyn Lane>>)>,
+    collectors: Vec<(&'static Spec, Box<dyn Collector>, Vec<Box<dyn DeviceReader>>)>,
     engine: Engine,
     since: Duration,
 }
 
-impl Rig {
+impl FuzzHarness {
     pub fn new(
         specs: impl IntoIterator<Item = &'static Spec>,
         memory: &Arc<MemoryHost>,
-        route: Option<Connect>,
+        route: Option<NetlinkConnector>,
     ) -> Self {
         let host = Host { route, ..memory.host() };
         let setup = Setup { host: host.clone(), filter: Filter::default() };
@@ -56,17 +56,17 @@ impl Rig {
     }
 
     /// A pass, half an hour after the last one: what is left alone for a while is read again.
-    pub fn pass(&mut self) {
+    pub fn cx(&mut self) {
         self.since += Duration::from_secs(1800);
         let now = Timestamp { tick: BootTime(0).after(self.since), wall: SystemTime::UNIX_EPOCH + self.since };
         let (mut facts, mut states): (Vec<Fact>, Vec<CollectorState>) = (Vec::new(), Vec::new());
-        for (spec, collector, lanes) in &mut self.collectors {
-            let mut pass = Pass::new(&self.host, now.tick, Depth::Full);
-            let found = collector.discover(&mut pass).unwrap_or_default();
-            if lanes.len() != found.len() {
-                *lanes = found.iter().map(|found| collector.open(found)).collect();
+        for (spec, collector, readers) in &mut self.collectors {
+            let mut cx = ReadContext::new(&self.host, now.tick, Depth::Full);
+            let found = collector.discover(&mut cx).unwrap_or_default();
+            if readers.len() != found.len() {
+                *readers = found.iter().map(|found| collector.open(found)).collect();
             }
-            facts.extend(lanes.iter_mut().flat_map(|lane| lane.read(&mut pass)));
+            facts.extend(readers.iter_mut().flat_map(|reader| reader.read(&mut cx)));
             let listed = Some(found.into_iter().map(|found| found.key).collect());
             states.push(CollectorState { name: spec.name, success: true, listed, ..CollectorState::default() });
         }

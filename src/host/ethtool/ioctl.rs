@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 use rustix::net::{AddressFamily, SocketType, socket};
 
-use super::Statistics;
+use super::EthtoolConnection;
 use super::block::{self, NAME, first, most, pair};
 
 const SIOCETHTOOL: Opcode = 0x8946;
@@ -30,15 +30,15 @@ const MOST: usize = 1 << 16;
 
 /// `struct ifreq` with a pointer, padded to more than its size on every architecture.
 #[repr(C)]
-struct Request {
+struct InterfaceRequest {
     name: [u8; 16],
     data: *mut c_void,
     rest: [u64; 2],
 }
 
-// SAFETY: the opcode is SIOCETHTOOL, whose argument is a `struct ifreq`; `Request` has its layout and at least its
+// SAFETY: the opcode is SIOCETHTOOL, whose argument is a `struct ifreq`; `InterfaceRequest` has its layout and at least its
 // size. It writes to the request and to what `data` points at, which the caller of `ask` answers for.
-unsafe impl Ioctl for Request {
+unsafe impl Ioctl for InterfaceRequest {
     type Output = ();
     const IS_MUTATING: bool = true;
 
@@ -57,11 +57,11 @@ unsafe impl Ioctl for Request {
 
 /// Asks the running kernel.
 #[derive(Debug)]
-pub struct Kernel {
+pub struct EthtoolSocket {
     socket: OwnedFd,
 }
 
-impl Kernel {
+impl EthtoolSocket {
     /// Opens the socket that ioctls need.
     ///
     /// # Errors
@@ -81,7 +81,7 @@ impl Kernel {
             return Err(rustix::io::Errno::NODEV.into());
         }
         name.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
-        let request = Request { name, data: block.as_mut_ptr().cast(), rest: [0; 2] };
+        let request = InterfaceRequest { name, data: block.as_mut_ptr().cast(), rest: [0; 2] };
         // SAFETY: `data` points at `block`, which is borrowed mutably for the whole call, begins with a command that
         // the kernel knows, is aligned to 8 bytes, and has room for the answer as described above.
         unsafe { ioctl(&self.socket, request) }?;
@@ -128,7 +128,7 @@ impl Kernel {
     }
 }
 
-impl Statistics for Kernel {
+impl EthtoolConnection for EthtoolSocket {
     fn count(&self, netdev: &str) -> io::Result<usize> {
         self.count_of(netdev, STATISTICS)
     }
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn the_running_kernel_answers() {
-        let kernel = Kernel::new().unwrap();
+        let kernel = EthtoolSocket::new().unwrap();
         assert_eq!(kernel.count("no-such-dev").unwrap_err().raw_os_error(), Some(19));
         assert!(kernel.count("a-name-that-is-far-too-long").is_err());
         for entry in std::fs::read_dir("/sys/class/net").into_iter().flatten() {

@@ -1,4 +1,4 @@
-//! A file whose read may take minutes, read beside the lane.
+//! A file whose read may take minutes, read beside the reader.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
-use crate::host::collector::Pass;
+use crate::host::collector::ReadContext;
 use crate::host::io::{Host, LONGEST, reason_of};
 use crate::host::text;
 
@@ -16,14 +16,14 @@ const PATIENCE: Duration = Duration::from_millis(200);
 const STACK: usize = 128 * 1024;
 
 /// `sriov_numvfs`: its read waits for the device's lock, which is held as long as VFs are being made.
-pub(super) struct Patient {
+pub(super) struct BackgroundNumber {
     jobs: Option<SyncSender<()>>,
     path: PathBuf,
     answers: Receiver<Result<u32, io::Error>>,
     waiting: bool,
 }
 
-impl Patient {
+impl BackgroundNumber {
     /// Starts a reader of this file; it ends with this.
     pub(super) fn new(host: &Host, path: PathBuf) -> Self {
         let (jobs, inbox) = sync_channel::<()>(1);
@@ -49,7 +49,7 @@ impl Patient {
     }
 
     /// The number as it is now; none while the kernel holds it back.
-    pub(super) fn read(&mut self, pass: &mut Pass<'_>) -> Option<u32> {
+    pub(super) fn read(&mut self, cx: &mut ReadContext<'_>) -> Option<u32> {
         let jobs = self.jobs.as_ref()?;
         if self.waiting {
             // What was asked long ago is old: asked again.
@@ -58,7 +58,7 @@ impl Patient {
         }
         jobs.try_send(()).ok()?;
         if let Ok(answer) = self.answers.recv_timeout(PATIENCE) {
-            let noted = |error: io::Error| reason_of(&error).map(|reason| pass.fault(&self.path, reason));
+            let noted = |error: io::Error| reason_of(&error).map(|reason| cx.fault(&self.path, reason));
             return answer.map_err(noted).ok();
         }
         self.waiting = true;

@@ -4,9 +4,9 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::Place;
-use super::files::Files;
-use crate::host::collector::{Lane, Pass};
+use super::FunctionLocation;
+use super::files::FunctionFiles;
+use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::text;
@@ -15,9 +15,9 @@ use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
-/// The lane of one function.
-pub(super) struct FunctionLane {
-    place: Arc<Place>,
+/// The reader of one function.
+pub(super) struct PciFunctionReader {
+    location: Arc<FunctionLocation>,
     stamp: Option<DirStamp>,
     /// Whether something beside the files could not be found out, so that the directory is looked at again.
     unsure: bool,
@@ -26,30 +26,30 @@ pub(super) struct FunctionLane {
     vfs_present: Option<u32>,
     driver_link: PathBuf,
     driver: Option<Arc<str>>,
-    files: Files,
+    files: FunctionFiles,
     quarantined: usize,
 }
 
-impl FunctionLane {
-    pub(super) fn new(place: Arc<Place>) -> Self {
+impl PciFunctionReader {
+    pub(super) fn new(location: Arc<FunctionLocation>) -> Self {
         Self {
             stamp: None,
             unsure: false,
             kind: FunctionKind::Plain,
-            link_name: place.address,
+            link_name: location.address,
             vfs_present: None,
-            driver_link: place.directory.join("driver"),
+            driver_link: location.directory.join("driver"),
             driver: None,
-            files: Files::new(&place.directory),
+            files: FunctionFiles::new(&location.directory),
             quarantined: 0,
-            place,
+            location,
         }
     }
 
     /// Follows changes of the directory. None when the function is not there, or its directory can't be read.
-    fn look(&mut self, pass: &mut Pass<'_>) -> Option<()> {
-        let directory = &*self.place.directory;
-        let io = &pass.host.io;
+    fn look(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
+        let directory = &*self.location.directory;
+        let io = &cx.host.io;
         let looked = io.stamp(directory).and_then(|stamp| {
             // The kernel does not stamp a directory that gains or loses VF links: that of a PF is listed each time.
             let known = self.stamp == Some(stamp) && !self.unsure && self.kind != FunctionKind::Physical;
@@ -60,28 +60,28 @@ impl FunctionLane {
             Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => {
                 self.vfs_present = Some(vfs(&names));
             }
-            Ok((stamp, Some(names))) => self.relist(pass, stamp, &names),
+            Ok((stamp, Some(names))) => self.relist(cx, stamp, &names),
             Err(error) => {
                 if let Some(reason) = reason_of(&error) {
-                    pass.fault(directory, reason);
+                    cx.fault(directory, reason);
                 }
-                *self = Self::new(Arc::clone(&self.place));
+                *self = Self::new(Arc::clone(&self.location));
                 return None;
             }
         }
         Some(())
     }
 
-    fn relist(&mut self, pass: &mut Pass<'_>, stamp: DirStamp, names: &[String]) {
+    fn relist(&mut self, cx: &mut ReadContext<'_>, stamp: DirStamp, names: &[String]) {
         if self.stamp.is_some_and(|old| old.identity != stamp.identity) {
             // Another function stands at the address: what the old one refused is no matter.
-            *self = Self::new(Arc::clone(&self.place));
+            *self = Self::new(Arc::clone(&self.location));
         }
         self.stamp = Some(stamp);
         self.unsure = false;
         self.kind = if has(names, "physfn") {
             // The listing follows the same link, and counts what is wrong with it.
-            let target = pass.host.io.link(&self.place.directory.join("physfn")).inspect_err(|_| self.unsure = true);
+            let target = cx.host.io.link(&self.location.directory.join("physfn")).inspect_err(|_| self.unsure = true);
             FunctionKind::Virtual { pf: target.ok().and_then(|target| address_of(&target)) }
         } else if has(names, "sriov_totalvfs") {
             FunctionKind::Physical
@@ -90,31 +90,31 @@ impl FunctionLane {
         };
         self.vfs_present = (self.kind == FunctionKind::Physical).then(|| vfs(names));
         self.files.relist(names);
-        self.link_name = self.link_name(pass);
+        self.link_name = self.link_name(cx);
     }
 
     /// The lowest function at this end of the link. Functions of one card share bus and device number, or the bus
     /// alone where functions are numbered through (ARI); VFs, which may be on further buses, share their PF's link.
-    fn link_name(&mut self, pass: &mut Pass<'_>) -> PciAddress {
+    fn link_name(&mut self, cx: &mut ReadContext<'_>) -> PciAddress {
         let card = match self.kind {
             FunctionKind::Virtual { pf: Some(pf) } => pf,
-            _ => self.place.address,
+            _ => self.location.address,
         };
         if (card.device, card.function) == (0, 0) {
             return card;
         }
-        let whole_bus = card.device != 0 && self.files.numbered_through(pass);
+        let whole_bus = card.device != 0 && self.files.numbered_through(cx);
         if card.function == 0 && !whole_bus {
             return card;
         }
-        let Some(parent) = self.place.directory.parent() else { return card };
-        let beside = match pass.host.io.list(parent) {
+        let Some(parent) = self.location.directory.parent() else { return card };
+        let beside = match cx.host.io.list(parent) {
             Ok(names) => names,
             Err(error) => {
-                // Listed again in the next pass. The fault is that of the function above, if it is one's.
+                // AttributeFile again in the next pass. The fault is that of the function above, if it is one's.
                 self.unsure = true;
-                if let Some(reason) = reason_of(&error).filter(|_| self.place.upstream.is_none()) {
-                    pass.fault(parent, reason);
+                if let Some(reason) = reason_of(&error).filter(|_| self.location.upstream.is_none()) {
+                    cx.fault(parent, reason);
                 }
                 // Every device has a function 0.
                 return PciAddress { function: 0, ..card };
@@ -127,16 +127,16 @@ impl FunctionLane {
             .filter(|(other, _)| whole_bus || other.device == card.device)
             .collect();
         lower.sort_unstable();
-        let is_vf = |name: &str| pass.host.io.link(&parent.join(name).join("physfn")).is_ok();
+        let is_vf = |name: &str| cx.host.io.link(&parent.join(name).join("physfn")).is_ok();
         lower.into_iter().find(|(_, name)| !is_vf(name)).map_or(card, |(address, _)| address)
     }
 
     /// The bound driver. A link that leads nowhere still names it.
-    fn look_at_driver(&mut self, pass: &mut Pass<'_>) {
-        let driver = match pass.host.io.link(&self.driver_link) {
+    fn look_at_driver(&mut self, cx: &mut ReadContext<'_>) {
+        let driver = match cx.host.io.link(&self.driver_link) {
             Ok(target) if target.file_name() == self.driver_link.file_name() => {
                 // It may lead to itself.
-                let led = pass.host.resolve(&self.driver_link);
+                let led = cx.host.resolve(&self.driver_link);
                 led.or_else(|error| if reason_of(&error).is_none() { Ok(target) } else { Err(error) })
             }
             outcome => outcome,
@@ -147,9 +147,9 @@ impl FunctionLane {
                 match reason_of(&error) {
                     // Not a link.
                     Some(_) if error.kind() == ErrorKind::InvalidInput => {
-                        pass.fault(&self.driver_link, ReadError::Malformed);
+                        cx.fault(&self.driver_link, ReadError::Malformed);
                     }
-                    Some(reason) => pass.fault(&self.driver_link, reason),
+                    Some(reason) => cx.fault(&self.driver_link, reason),
                     None => {}
                 }
                 None
@@ -163,37 +163,37 @@ impl FunctionLane {
     }
 
     /// Whether the directory that was read is still the one at the path.
-    fn stayed(&self, pass: &Pass<'_>) -> bool {
-        let now = pass.host.io.stamp(&self.place.directory).ok();
+    fn stayed(&self, cx: &ReadContext<'_>) -> bool {
+        let now = cx.host.io.stamp(&self.location.directory).ok();
         now.map(|stamp| stamp.identity) == self.stamp.map(|stamp| stamp.identity)
     }
 }
 
-impl Lane for FunctionLane {
-    fn read(&mut self, pass: &mut Pass<'_>) -> Vec<Fact> {
-        if pass.listed || self.unsure || self.stamp.is_none() {
-            if self.look(pass).is_none() {
+impl DeviceReader for PciFunctionReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        if cx.listed || self.unsure || self.stamp.is_none() {
+            if self.look(cx).is_none() {
                 return Vec::new();
             }
-            self.look_at_driver(pass);
+            self.look_at_driver(cx);
         }
         let function = PciFunction {
-            address: self.place.address,
-            upstream: self.place.upstream,
+            address: self.location.address,
+            upstream: self.location.upstream,
             link_name: self.link_name,
-            class: self.files.class(pass),
-            ids: self.files.ids(pass),
+            class: self.files.class(cx),
+            ids: self.files.ids(cx),
             driver: self.driver.clone(),
-            numa_node: self.files.numa_node(pass),
+            numa_node: self.files.numa_node(cx),
             kind: self.kind,
-            vfs_limit: self.files.vfs_limit(pass),
+            vfs_limit: self.files.vfs_limit(cx),
             vfs_present: self.vfs_present,
-            link: self.files.link(pass),
-            aer: self.files.aer(pass, self.kind),
+            link: self.files.link(cx),
+            aer: self.files.aer(cx, self.kind),
         };
         self.quarantined = self.files.quarantined();
         // Half of a function that went away meanwhile is no fact.
-        if self.stayed(pass) { vec![Arc::new(function)] } else { Vec::new() }
+        if self.stayed(cx) { vec![Arc::new(function)] } else { Vec::new() }
     }
 
     fn quarantined(&self) -> usize {
