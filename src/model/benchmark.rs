@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::labels::label_enum;
+use super::time::{duration_millis, unix_millis};
 use super::units::BytesPerSecond;
 
 label_enum! {
@@ -135,6 +136,11 @@ pub struct BenchmarkKey {
 }
 
 impl BenchmarkKey {
+    /// What stands in a run that was read and not yet given to its history.
+    fn unset() -> Self {
+        Self { probe: Benchmark::Memory, port: None }
+    }
+
     /// The device.
     pub fn device(&self) -> Option<&DeviceName> {
         self.port.as_ref().map(|port| &port.device)
@@ -179,13 +185,16 @@ impl Measurements {
 }
 
 /// One run.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct BenchmarkRun {
-    /// What ran, and on what.
+    /// What ran, and on what. Not serialized: the history that holds the run has it once.
+    #[serde(skip, default = "BenchmarkKey::unset")]
     pub key: BenchmarkKey,
     /// When it ended.
+    #[serde(with = "unix_millis")]
     pub at: SystemTime,
     /// How long it took.
+    #[serde(with = "duration_millis")]
     pub took: Duration,
     /// How it ended.
     pub outcome: Outcome,
@@ -194,14 +203,18 @@ pub struct BenchmarkRun {
     /// One sentence.
     pub text: Arc<str>,
     /// What it measured.
+    #[serde(default)]
     pub measured: Measurements,
     /// What the lane could carry, the share of payload counted; none where that is not known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<BytesPerSecond>,
     /// How it was measured (sizes, queue pairs, time, direction): only runs of one profile compare.
     pub profile: Arc<str>,
     /// The other host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer: Option<Arc<str>>,
     /// The PCI function that the data went through.
+    #[serde(skip)]
     pub function: Option<PciAddress>,
 }
 

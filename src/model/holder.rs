@@ -2,11 +2,14 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::ids::PciAddress;
 use super::sriov::{Mac, VfConfig};
 
-/// Who holds a VF.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+/// Who holds a VF. Serialized as its kind and name; what hides a holder is not remembered.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(from = "HolderRecord", into = "HolderRecord")]
 pub enum Holder {
     /// A kernel driver of this host: the interface or RDMA device it made.
     Host(Arc<str>),
@@ -89,19 +92,41 @@ impl Holder {
     pub const fn is_guest(&self) -> bool {
         matches!(self, Self::Netns(_) | Self::Vm(_) | Self::Pod(_) | Self::Process(_))
     }
+}
 
-    /// The holder of a kind and a name, as they were remembered.
-    pub fn remembered(kind: &str, name: &str) -> Option<Self> {
-        let name = || Arc::from(name);
-        Some(match kind {
-            "host" => Self::Host(name()),
-            "netns" => Self::Netns(name()),
-            "vm" => Self::Vm(name()),
-            "pod" => Self::Pod(name()),
-            "process" => Self::Process(name()),
-            "none" => Self::None,
-            _ => return None,
-        })
+impl Default for Holder {
+    /// Nothing was read yet.
+    fn default() -> Self {
+        Self::Unknown(MissingAccess::Source)
+    }
+}
+
+/// A holder in the state file.
+#[derive(Serialize, Deserialize)]
+struct HolderRecord {
+    kind: Arc<str>,
+    #[serde(default)]
+    name: Arc<str>,
+}
+
+impl From<Holder> for HolderRecord {
+    fn from(holder: Holder) -> Self {
+        Self { kind: Arc::from(holder.kind()), name: Arc::from(holder.name()) }
+    }
+}
+
+impl From<HolderRecord> for Holder {
+    fn from(record: HolderRecord) -> Self {
+        let make = match &*record.kind {
+            "host" => Self::Host,
+            "netns" => Self::Netns,
+            "vm" => Self::Vm,
+            "pod" => Self::Pod,
+            "process" => Self::Process,
+            "none" => return Self::None,
+            _ => return Self::default(),
+        };
+        make(record.name)
     }
 }
 

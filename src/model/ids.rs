@@ -4,7 +4,27 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
+/// Serializes a type as the text that it displays, and reads it back.
+macro_rules! text_serde {
+    ($name:ty, $parse:expr) => {
+        impl serde::Serialize for $name {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
+                let parse: fn(&str) -> Option<Self> = $parse;
+                parse(&text)
+                    .ok_or_else(|| serde::de::Error::custom(format_args!("{text:?} is no {}", stringify!($name))))
+            }
+        }
+    };
+}
+
+pub(super) use text_serde;
 
 /// A PCI function's address, `dddd:bb:dd.f`; the domain has four hex digits or, where it is larger (VMD, Hyper-V),
 /// up to eight.
@@ -52,11 +72,7 @@ impl fmt::Display for PciAddress {
     }
 }
 
-impl Serialize for PciAddress {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+text_serde!(PciAddress, |text: &str| text.parse().ok());
 
 /// An EUI-64 as the kernel prints it, `0011:2233:4455:6677`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,6 +120,8 @@ impl fmt::Display for Guid {
     }
 }
 
+text_serde!(Guid, Guid::parse);
+
 /// The name of an RDMA device as the kernel gives it: `mlx5_0`, `rocep193s0f0`. It says nothing about the driver.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct DeviceName(Arc<str>);
@@ -138,11 +156,7 @@ impl Ord for DeviceName {
     }
 }
 
-impl Serialize for DeviceName {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
-    }
-}
+text_serde!(DeviceName, |text: &str| Some(DeviceName::new(text)));
 
 /// Orders names the way people count: `mlx5_2` before `mlx5_10`.
 pub fn natural(left: &str, right: &str) -> std::cmp::Ordering {
@@ -187,6 +201,16 @@ pub struct PortKey {
     /// Port number, from 1.
     pub port: u32,
 }
+
+impl PortKey {
+    /// Reads `mlx5_3/1`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (device, port) = text.rsplit_once('/')?;
+        Some(Self { device: DeviceName::new(device), port: port.parse().ok()? })
+    }
+}
+
+text_serde!(PortKey, PortKey::parse);
 
 impl fmt::Display for PortKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

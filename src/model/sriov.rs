@@ -4,9 +4,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::{Serialize, Serializer};
-
-use super::ids::{DeviceName, Guid, PciAddress};
+use super::ids::{DeviceName, Guid, PciAddress, text_serde};
 use super::reading::{ReadError, Reading};
 
 /// One VF by its PF and its number there, from 0. Written `0000:98:00.0/vf3`.
@@ -24,11 +22,7 @@ impl fmt::Display for VfKey {
     }
 }
 
-impl Serialize for VfKey {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
+text_serde!(VfKey, |text: &str| text.parse().ok());
 
 impl std::str::FromStr for VfKey {
     type Err = ();
@@ -67,6 +61,8 @@ impl fmt::Display for Mac {
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
     }
 }
+
+text_serde!(Mac, Mac::parse);
 
 /// A VLAN that the PF puts a VF into; none is [`Vlan::NONE`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -58,6 +58,86 @@ impl Timestamp {
     }
 }
 
+/// Serializes a wall time as milliseconds since 1970: the form of the state file.
+pub mod unix_millis {
+    use std::time::{Duration, SystemTime};
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    /// Milliseconds since 1970; 0 for a time before it.
+    pub fn of(wall: SystemTime) -> u64 {
+        let since = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// The wall time of milliseconds since 1970; 1970 for one that the system cannot represent.
+    pub fn to_wall(millis: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(wall: &SystemTime, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(of(*wall))
+    }
+
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    /// The value is no unsigned number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SystemTime, D::Error> {
+        u64::deserialize(deserializer).map(to_wall)
+    }
+
+    /// The same for a time that may be absent.
+    pub mod option {
+        use std::time::SystemTime;
+
+        use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+        /// For `#[serde(with)]`.
+        ///
+        /// # Errors
+        /// Those of the serializer.
+        pub fn serialize<S: Serializer>(wall: &Option<SystemTime>, serializer: S) -> Result<S::Ok, S::Error> {
+            wall.map(super::of).serialize(serializer)
+        }
+
+        /// For `#[serde(with)]`.
+        ///
+        /// # Errors
+        /// The value is neither null nor an unsigned number.
+        pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<SystemTime>, D::Error> {
+            Ok(Option::<u64>::deserialize(deserializer)?.map(super::to_wall))
+        }
+    }
+}
+
+/// Serializes a duration as milliseconds: the form of the state file.
+pub mod duration_millis {
+    use std::time::Duration;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    /// Those of the serializer.
+    pub fn serialize<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// For `#[serde(with)]`.
+    ///
+    /// # Errors
+    /// The value is no unsigned number.
+    pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+        u64::deserialize(deserializer).map(Duration::from_millis)
+    }
+}
+
 /// Seconds since 1970 of a wall time, as Prometheus wants timestamps.
 pub fn unix_seconds(wall: SystemTime) -> f64 {
     wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())

@@ -5,75 +5,43 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use super::holder::Holder;
 use super::ids::{Guid, PciAddress};
+use super::labels::label_enum;
 use super::sriov::{Mac, VfConfig, VfKey};
+use super::time::unix_millis;
 
-/// A sign that a guest or a function was moved: the `signal` label of `lanewatch_migrations_total`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Signal {
-    /// A domain that holds VFs appeared.
-    DomainAppeared,
-    /// A domain that held VFs went away.
-    DomainGone,
-    /// A VF went from one guest to another.
-    HolderChanged,
-    /// A VF was removed and made again.
-    VfRecreated,
-    /// A PF's driver was bound anew.
-    PfReprobed,
-    /// A VF's IOMMU group has another number.
-    GroupRenumbered,
-    /// In a guest: a function went away.
-    FunctionRemoved,
-    /// In a guest: a function appeared.
-    FunctionAdded,
-    /// In a guest: the wall clock stepped against the boot clock.
-    ClockStepped,
-    /// In a guest: the kernel said that the machine was forked (a snapshot or a clone).
-    MachineForked,
-    /// In a guest: the machine's identity (DMI) changed.
-    MachineChanged,
+label_enum! {
+    /// A sign that a guest or a function was moved: the `signal` label of `lanewatch_migrations_total`.
+    Signal {
+        /// A domain that holds VFs appeared.
+        DomainAppeared = "domain_appeared",
+        /// A domain that held VFs went away.
+        DomainGone = "domain_gone",
+        /// A VF went from one guest to another.
+        HolderChanged = "holder_changed",
+        /// A VF was removed and made again.
+        VfRecreated = "vf_recreated",
+        /// A PF's driver was bound anew.
+        PfReprobed = "pf_reprobed",
+        /// A VF's IOMMU group has another number.
+        GroupRenumbered = "group_renumbered",
+        /// In a guest: a function went away.
+        FunctionRemoved = "function_removed",
+        /// In a guest: a function appeared.
+        FunctionAdded = "function_added",
+        /// In a guest: the wall clock stepped against the boot clock.
+        ClockStepped = "clock_stepped",
+        /// In a guest: the kernel said that the machine was forked (a snapshot or a clone).
+        MachineForked = "machine_forked",
+        /// In a guest: the machine's identity (DMI) changed.
+        MachineChanged = "machine_changed",
+    }
 }
 
 impl Signal {
-    /// All, in the order of the metrics.
-    pub const ALL: [Self; 11] = [
-        Self::DomainAppeared,
-        Self::DomainGone,
-        Self::HolderChanged,
-        Self::VfRecreated,
-        Self::PfReprobed,
-        Self::GroupRenumbered,
-        Self::FunctionRemoved,
-        Self::FunctionAdded,
-        Self::ClockStepped,
-        Self::MachineForked,
-        Self::MachineChanged,
-    ];
-
-    /// The label value.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::DomainAppeared => "domain_appeared",
-            Self::DomainGone => "domain_gone",
-            Self::HolderChanged => "holder_changed",
-            Self::VfRecreated => "vf_recreated",
-            Self::PfReprobed => "pf_reprobed",
-            Self::GroupRenumbered => "group_renumbered",
-            Self::FunctionRemoved => "function_removed",
-            Self::FunctionAdded => "function_added",
-            Self::ClockStepped => "clock_stepped",
-            Self::MachineForked => "machine_forked",
-            Self::MachineChanged => "machine_changed",
-        }
-    }
-
-    /// The signal of this name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|signal| signal.as_str() == name)
-    }
-
     /// What happened, to follow a name.
     pub const fn about(self) -> &'static str {
         match self {
@@ -93,7 +61,8 @@ impl Signal {
 }
 
 /// Whether a function is known to work for its holder.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "VerificationRecord", into = "VerificationRecord")]
 pub enum Verification {
     /// Nothing happened that calls for a proof.
     #[default]
@@ -109,14 +78,48 @@ pub enum Verification {
     },
 }
 
+/// A verification in the state file: times in milliseconds since 1970.
+#[derive(Serialize, Deserialize)]
+struct VerificationRecord {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    verified: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    unverified: Option<(u64, Signal)>,
+}
+
+impl From<Verification> for VerificationRecord {
+    fn from(verification: Verification) -> Self {
+        let (verified, unverified) = match verification {
+            Verification::Undisturbed => (None, None),
+            Verification::Verified(at) => (Some(unix_millis::of(at)), None),
+            Verification::Unverified { since, signal } => (None, Some((unix_millis::of(since), signal))),
+        };
+        Self { verified, unverified }
+    }
+}
+
+impl From<VerificationRecord> for Verification {
+    fn from(record: VerificationRecord) -> Self {
+        match (record.unverified, record.verified) {
+            (Some((since, signal)), _) => Self::Unverified { since: unix_millis::to_wall(since), signal },
+            (None, Some(at)) => Self::Verified(unix_millis::to_wall(at)),
+            (None, None) => Self::Undisturbed,
+        }
+    }
+}
+
 /// MAC address and GUIDs as far as they are set.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VfIdentity {
     /// Administrative MAC address.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub mac: Option<Mac>,
     /// Node GUID.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub node_guid: Option<Guid>,
     /// Port GUID.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub port_guid: Option<Guid>,
 }
 
@@ -175,51 +178,67 @@ impl std::fmt::Display for VfIdentity {
 }
 
 /// A holding: one holder's time with one VF.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tenure {
     /// Who.
+    #[serde(rename = "by")]
     pub holder: Holder,
     /// The process, where it is known: another one is another tenure.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pid: Option<u32>,
     /// Since when.
+    #[serde(with = "unix_millis")]
     pub since: SystemTime,
     /// The identity that the VF had when it was taken, or got first.
+    #[serde(default)]
     pub identity: VfIdentity,
-    /// The configuration that it had then.
+    /// The configuration that it had then; not kept from run to run.
+    #[serde(skip)]
     pub config: Option<VfConfig>,
 }
 
 /// One VF in the map.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappedVf {
     /// Its function.
+    #[serde(default, rename = "pci_address", skip_serializing_if = "Option::is_none")]
     pub address: Option<PciAddress>,
     /// Bound driver.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<Arc<str>>,
     /// IOMMU group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iommu_group: Option<u32>,
     /// Its identity.
+    #[serde(default)]
     pub identity: VfIdentity,
     /// Who holds it now.
+    #[serde(default)]
     pub holder: Holder,
     /// The last tenure of somebody who is known.
+    #[serde(default, rename = "held", skip_serializing_if = "Option::is_none")]
     pub tenure: Option<Tenure>,
     /// Whether it is known to work.
+    #[serde(flatten)]
     pub verification: Verification,
     /// Which making of the function it was; none for one that is remembered from an earlier run.
+    #[serde(skip)]
     pub instance: Option<u64>,
     /// Bytes received and transmitted when it became unverified.
+    #[serde(skip)]
     pub mark: Option<(u64, u64)>,
 }
 
 /// One PF in the map.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MappedPf {
     /// Counts changes of the map.
     pub generation: u64,
     /// When it last changed.
+    #[serde(default, with = "unix_millis::option", skip_serializing_if = "Option::is_none")]
     pub changed: Option<SystemTime>,
     /// Which binding of its driver it was; none for one that is remembered from an earlier run.
+    #[serde(skip)]
     pub probe: Option<u64>,
 }
 
@@ -233,16 +252,18 @@ pub struct GuestFunction {
 }
 
 /// How often and when each signal was seen.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SignalCount {
     /// How often.
     pub count: u64,
     /// When last.
+    #[serde(default, with = "unix_millis::option", skip_serializing_if = "Option::is_none")]
     pub last: Option<SystemTime>,
 }
 
 /// The map of a host.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct VfMap {
     /// PFs.
     pub pfs: BTreeMap<PciAddress, MappedPf>,
@@ -251,14 +272,21 @@ pub struct VfMap {
     /// What each VM's VFs were when it last had some.
     pub machines: BTreeMap<Arc<str>, Vec<VfIdentity>>,
     /// Functions of this host, where it is a guest.
+    #[serde(skip)]
     pub guest: BTreeMap<PciAddress, GuestFunction>,
     /// The machine's identity, where this host is a guest and may read it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,
-    /// Signals, in the order of [`Signal::ALL`].
-    pub signals: [SignalCount; Signal::ALL.len()],
+    /// Signals that were seen.
+    pub signals: BTreeMap<Signal, SignalCount>,
 }
 
 impl VfMap {
+    /// How often and when a signal was seen.
+    pub fn signal(&self, signal: Signal) -> SignalCount {
+        self.signals.get(&signal).copied().unwrap_or_default()
+    }
+
     /// When all VFs of a PF that somebody was disturbed with were last shown to work; none while one was not.
     pub fn verified(&self, pf: PciAddress) -> Option<SystemTime> {
         let mut latest = None;
@@ -294,5 +322,49 @@ impl VfMap {
                 (*trust, *mark) = (Verification::Verified(began), None);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use super::*;
+
+    /// As version 1 of the state file has it.
+    const WRITTEN: &str = r#"{
+        "pfs": {"0000:98:00.0": {"generation": 4, "changed": 1790000000123}},
+        "vfs": {
+            "0000:98:00.0/vf3": {
+                "pci_address": "0000:98:01.2", "driver": "vfio-pci", "iommu_group": 43,
+                "identity": {"node_guid": "0011:2233:4455:6677", "port_guid": "0011:2233:4455:6678"},
+                "holder": {"kind": "vm", "name": "db1"},
+                "held": {"by": {"kind": "vm", "name": "db1"}, "since": 1789999990000, "pid": 77, "identity": {}},
+                "unverified": [1790000000123, "vf_recreated"]
+            },
+            "0000:98:00.0/vf4": {"holder": {"kind": "none", "name": ""}, "verified": 1790000000456}
+        },
+        "machines": {"db1": [{"mac": "02:00:00:00:00:01"}]},
+        "signals": {"vf_recreated": {"count": 2, "last": 1790000000123}}
+    }"#;
+
+    #[test]
+    fn a_map_of_an_earlier_release_is_read_and_written_in_the_same_form() {
+        let map: VfMap = serde_json::from_str(WRITTEN).unwrap();
+        let pf: PciAddress = "0000:98:00.0".parse().unwrap();
+        let vf = &map.vfs[&VfKey { pf, vf: 3 }];
+        let since = unix_millis::to_wall(1_790_000_000_123);
+        assert_eq!(vf.verification, Verification::Unverified { since, signal: Signal::VfRecreated });
+        assert_eq!((vf.holder.kind(), vf.holder.name(), vf.tenure.as_ref().unwrap().pid), ("vm", "db1", Some(77)));
+        let free = &map.vfs[&VfKey { pf, vf: 4 }];
+        assert_eq!((&free.holder, free.address), (&Holder::None, None));
+        assert_eq!(free.verification, Verification::Verified(unix_millis::to_wall(1_790_000_000_456)));
+        assert_eq!(map.signal(Signal::VfRecreated).count, 2);
+        assert_eq!(map.signal(Signal::DomainGone), SignalCount::default());
+        let before: serde_json::Value = serde_json::from_str(WRITTEN).unwrap();
+        let mut after = serde_json::to_value(&map).unwrap();
+        // An identity without a part was always written.
+        after["vfs"]["0000:98:00.0/vf4"].as_object_mut().unwrap().remove("identity");
+        assert_eq!(after, before);
     }
 }

@@ -175,7 +175,7 @@ pub const FAMILIES: &[Family] = &[
         worst: "11",
         since: FIRST,
         write: |content, out| {
-            for (signal, seen) in Signal::ALL.iter().zip(content.report.vf_map.signals) {
+            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, content.report.vf_map.signal(*signal))) {
                 out.counter(&[signal.as_str().into()], seen.count);
             }
         },
@@ -188,7 +188,7 @@ pub const FAMILIES: &[Family] = &[
         worst: "11",
         since: FIRST,
         write: |content, out| {
-            for (signal, seen) in Signal::ALL.iter().zip(content.report.vf_map.signals) {
+            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, content.report.vf_map.signal(*signal))) {
                 out.known(&[signal.as_str().into()], seen.last.map(unix_seconds));
             }
         },

@@ -13,9 +13,10 @@ use crate::watch::Report;
 
 /// The map of these PFs, and what changed.
 pub fn map(report: &Report, pfs: &[&Pf], changes: &[Event]) -> Value {
-    let signals = Signal::ALL.iter().zip(report.vf_map.signals);
-    let signals: Map<String, Value> = signals
-        .map(|(signal, seen)| {
+    let signals: Map<String, Value> = Signal::ALL
+        .iter()
+        .map(|signal| {
+            let seen = report.vf_map.signal(*signal);
             let last = seen.last.map(rfc3339);
             (signal.as_str().to_owned(), json!({ "count": seen.count, "last": last }))
         })

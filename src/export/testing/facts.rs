@@ -13,7 +13,7 @@ use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRat
 use crate::model::reading::{ReadError, Reading};
 use crate::model::sriov::{Fabric, Mac, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, VfTraffic, Vlan};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
-use crate::model::vfmap::{MappedPf, MappedVf, SignalCount, Tenure, Verification, VfIdentity, VfMap};
+use crate::model::vfmap::{MappedPf, MappedVf, Signal, SignalCount, Tenure, Verification, VfIdentity, VfMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -200,9 +200,7 @@ pub(super) fn vf_map() -> VfMap {
     let mut map = VfMap::default();
     map.pfs.insert(pf, MappedPf { generation: 3, changed: Some(since), probe: None });
     map.vfs.insert(VfKey { pf, vf: 0 }, row);
-    if let Some(seen) = map.signals.first_mut() {
-        *seen = SignalCount { count: 1, last: Some(since) };
-    }
+    map.signals.insert(Signal::DomainAppeared, SignalCount { count: 1, last: Some(since) });
     map
 }
 

@@ -41,10 +41,9 @@ struct Draft<'a> {
 impl Draft<'_> {
     /// Counts a signal and says so.
     fn signal(&mut self, signal: Signal, subject: &str, text: String) {
-        if let Some((_, seen)) = Signal::ALL.iter().zip(&mut self.map.signals).find(|(known, _)| **known == signal) {
-            seen.count += 1;
-            seen.last = Some(self.now);
-        }
+        let seen = self.map.signals.entry(signal).or_default();
+        seen.count += 1;
+        seen.last = Some(self.now);
         self.news.push((EventKind::Migration, subject.to_owned(), text));
     }
 

@@ -118,8 +118,7 @@ impl From<&VfMap> for Map {
     fn from(map: &VfMap) -> Self {
         let pf = |row: &MappedPf| Pf { generation: row.generation, changed: row.changed.map(millis) };
         let machine = |identities: &Vec<VfIdentity>| identities.iter().map(Stored::from).collect();
-        let signals = Signal::ALL.iter().zip(map.signals).filter(|(_, seen)| seen.count > 0);
-        let signals = signals.map(|(signal, seen)| {
+        let signals = map.signals.iter().map(|(signal, seen)| {
             (signal.as_str().to_owned(), Signals { count: seen.count, last: seen.last.map(millis) })
         });
         Self {
@@ -173,9 +172,9 @@ impl From<Map> for VfMap {
         for (name, identities) in stored.machines {
             map.machines.insert(Arc::from(name), identities.into_iter().map(VfIdentity::from).collect());
         }
-        for (signal, seen) in Signal::ALL.iter().zip(&mut map.signals) {
+        for signal in Signal::ALL {
             if let Some(stored) = stored.signals.get(signal.as_str()) {
-                *seen = SignalCount { count: stored.count, last: stored.last.map(wall) };
+                map.signals.insert(*signal, SignalCount { count: stored.count, last: stored.last.map(wall) });
             }
         }
         map
@@ -183,10 +182,14 @@ impl From<Map> for VfMap {
 }
 
 fn row(vf: Vf) -> MappedVf {
-    let holder = |who: &Who| Holder::remembered(&who.kind, &who.name);
+    let holder =
+        |who: &Who| serde_json::from_value::<Holder>(serde_json::json!({ "kind": who.kind, "name": who.name })).ok();
     let unknown = Holder::Unknown(crate::model::holder::MissingAccess::Source);
     let verification = match (vf.verified, vf.unverified) {
-        (_, Some((since, signal))) => Signal::named(&signal)
+        (_, Some((since, signal))) => Signal::ALL
+            .iter()
+            .copied()
+            .find(|known| known.as_str() == signal)
             .map_or(Verification::Undisturbed, |signal| Verification::Unverified { since: wall(since), signal }),
         (Some(at), None) => Verification::Verified(wall(at)),
         (None, None) => Verification::Undisturbed,

@@ -90,7 +90,7 @@ impl Guest {
 
     fn count(&self, signal: Signal) -> u64 {
         let map = &self.last.as_ref().unwrap().vf_map;
-        Signal::ALL.iter().zip(map.signals).find(|(known, _)| **known == signal).unwrap().1.count
+        map.signal(signal).count
     }
 }
 

@@ -188,7 +188,7 @@ fn the_map_survives_a_restart() {
     let before = &world.engine.history().vf_map;
     let text = serde_json::to_string(&stored::Map::from(before)).unwrap();
     let map = VfMap::from(serde_json::from_str::<stored::Map>(&text).unwrap());
-    assert_eq!((map.signals, &map.machines), (before.signals, &before.machines));
+    assert_eq!((&map.signals, &map.machines), (&before.signals, &before.machines));
     let generation = before.pfs[&world.pf.address].generation;
     world.engine = Engine::new(Arc::new(Policy::default()), false);
     world.engine.restore(crate::watch::store::Remembered { vf_map: map, ..Default::default() }, world.now);

@@ -182,7 +182,7 @@ impl World {
 
     fn count(&self, signal: Signal) -> u64 {
         let map = &self.last.as_ref().unwrap().vf_map;
-        Signal::ALL.iter().zip(map.signals).find(|(known, _)| **known == signal).unwrap().1.count
+        map.signal(signal).count
     }
 
     fn guids(&mut self, number: usize, guid: u64) -> &mut Self {
