@@ -24,15 +24,15 @@ use lanewatch::model::check::{Check, Status};
 use lanewatch::model::event::EventKind;
 use lanewatch::model::holder::Libvirt;
 use lanewatch::model::reading::ReadError;
-use lanewatch::watch::Handle;
+use lanewatch::watch::PollerHandle;
 use lanewatch::watch::clock::{ManualClock, SystemClock};
 use lanewatch::watch::store::Store;
-use lanewatch::watch::{Engine, Poller, Report};
+use lanewatch::watch::{Engine, HostReport, Poller};
 use tempfile::TempDir;
 
 /// A poller in its own thread, until it is dropped.
 struct Running {
-    handle: Handle,
+    handle: PollerHandle,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -45,7 +45,7 @@ impl Running {
         Self { handle, thread: Some(thread::spawn(move || poller.run())) }
     }
 
-    fn report(&self, age: Duration) -> Arc<Report> {
+    fn report(&self, age: Duration) -> Arc<HostReport> {
         runtime().block_on(self.handle.report(age, LONG)).unwrap()
     }
 }
@@ -61,7 +61,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-fn names(report: &Report) -> Vec<String> {
+fn names(report: &HostReport) -> Vec<String> {
     report.snapshot.devices().map(|device| device.name.to_string()).collect()
 }
 
@@ -198,8 +198,9 @@ fn a_hanging_listing_holds_up_nothing_that_is_known() {
     poller.pass(LONG);
     io.spoil(class, &Fault::Hang);
     let report = poller.pass(LONG);
-    let stuck = |report: &Report, name| report.snapshot.collector(name).unwrap().stuck.len();
-    let listings = |report: &Report| ["rdma", "pci", "net"].into_iter().map(|name| stuck(report, name)).sum::<usize>();
+    let stuck = |report: &HostReport, name| report.snapshot.collector(name).unwrap().stuck.len();
+    let listings =
+        |report: &HostReport| ["rdma", "pci", "net"].into_iter().map(|name| stuck(report, name)).sum::<usize>();
     assert_eq!(listings(&report), 3, "rdma, pci and net list the class");
     io.memory.set(devices[0].port.join("counters/symbol_error"), "77\n");
     let report = poller.pass(LONG);
@@ -349,7 +350,7 @@ fn down() -> (Arc<Faulty>, Vec<Device>) {
     (io, devices)
 }
 
-fn since(report: &Report, check: Check) -> Vec<SystemTime> {
+fn since(report: &HostReport, check: Check) -> Vec<SystemTime> {
     found(report, check).iter().map(|finding| report.snapshot.taken.wall_time(finding.since)).collect()
 }
 

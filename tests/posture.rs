@@ -17,7 +17,7 @@ use common::run::{Server, lanewatch_in};
 use lanewatch::model::check::{Check, Severity};
 use lanewatch::model::posture::Posture;
 use lanewatch::model::snapshot::{Fact, Snapshot};
-use lanewatch::watch::{Engine, Report};
+use lanewatch::watch::{Engine, HostReport};
 use tempfile::TempDir;
 
 const BOOTED: Duration = Duration::from_secs(7200);
@@ -50,12 +50,12 @@ fn group(io: &Faulty, device: &Device, kind: &str) {
     io.memory.symlink(device.function.join("iommu_group"), group);
 }
 
-fn look(io: &Arc<Faulty>) -> Arc<Report> {
+fn look(io: &Arc<Faulty>) -> Arc<HostReport> {
     Hand::new(io, None, BOOTED).pass()
 }
 
 /// Aspect and sentence of each finding; all are informative.
-fn said(report: &Report) -> Vec<(&'static str, String)> {
+fn said(report: &HostReport) -> Vec<(&'static str, String)> {
     let findings = found(report, Check::HostPosture).into_iter().map(|finding| &finding.condition);
     findings
         .map(|found| {
@@ -66,7 +66,7 @@ fn said(report: &Report) -> Vec<(&'static str, String)> {
 }
 
 /// The one finding is about this, and its sentence has these parts: what is so, why it matters, what ends it.
-fn says(report: &Report, aspect: &str, parts: &[&str]) {
+fn says(report: &HostReport, aspect: &str, parts: &[&str]) {
     let said = said(report);
     let [(reason, summary)] = &*said else { panic!("{aspect}: {said:?}") };
     assert_eq!(*reason, aspect);
@@ -76,7 +76,7 @@ fn says(report: &Report, aspect: &str, parts: &[&str]) {
 }
 
 /// What is said when a file of the well host holds something else.
-fn with(path: &str, text: &str) -> Arc<Report> {
+fn with(path: &str, text: &str) -> Arc<HostReport> {
     let (io, _) = host();
     io.memory.set(path, format!("{text}\n"));
     look(&io)

@@ -21,7 +21,7 @@ use lanewatch::model::reading::Reading;
 use lanewatch::model::snapshot::{Fact, Snapshot};
 use lanewatch::model::time::{BootTime, Timestamp};
 use lanewatch::model::units::BytesPerSecond;
-use lanewatch::watch::{Engine, Report};
+use lanewatch::watch::{Engine, HostReport};
 
 /// What `ethtool -S` lists with each driver, in part: what is known, and much that is not.
 const MLX5: &[&str] = &[
@@ -195,7 +195,7 @@ struct Play {
     layer: LinkLayer,
     state: PortState,
     second: i64,
-    report: Option<Report>,
+    report: Option<HostReport>,
 }
 
 impl Play {

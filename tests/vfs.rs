@@ -27,7 +27,7 @@ use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::SystemClock;
 use lanewatch::watch::store::Store;
-use lanewatch::watch::{Engine, Poller, Report};
+use lanewatch::watch::{Engine, HostReport, Poller};
 use tempfile::TempDir;
 
 struct Kernel(Arc<Vec<iplink::Interface>>);
@@ -40,7 +40,7 @@ impl NetlinkConnection for Kernel {
     }
 }
 
-fn report(root: &Path, shape: &VfHost) -> Arc<Report> {
+fn report(root: &Path, shape: &VfHost) -> Arc<HostReport> {
     let mut poller = poller(root, shape, None);
     poller.pass(Duration::from_secs(30));
     poller.pass(Duration::from_secs(30))
@@ -62,7 +62,7 @@ fn poller(root: &Path, shape: &VfHost, store: Option<Store>) -> Poller {
     Poller::new(&setup, COLLECTORS.iter().copied(), Arc::new(SystemClock), engine, store).unwrap()
 }
 
-fn series(report: &Arc<Report>) -> BTreeMap<String, usize> {
+fn series(report: &Arc<HostReport>) -> BTreeMap<String, usize> {
     let mut text = String::new();
     encode(Format::Text, report, &Arc::new(AgentState::default()), Process::default(), &mut text).unwrap();
     let mut families = BTreeMap::new();

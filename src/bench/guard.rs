@@ -8,7 +8,7 @@ use super::tools::Tools;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
 use crate::model::ids::PortKey;
 use crate::model::rdma::RdmaResources;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Share of a port's rate above which it is in use.
 const IDLE: f64 = 0.01;
@@ -40,7 +40,7 @@ pub type Refusal = (SkipReason, String);
 ///
 /// # Errors
 /// Why it must not run.
-pub fn facts(report: &Report, key: &BenchmarkKey, rules: &Rules, load: Option<f64>) -> Result<(), Refusal> {
+pub fn facts(report: &HostReport, key: &BenchmarkKey, rules: &Rules, load: Option<f64>) -> Result<(), Refusal> {
     if let Some(why) = &report.maintenance {
         return Err((SkipReason::Maintenance, why.to_string()));
     }
@@ -57,7 +57,7 @@ pub fn facts(report: &Report, key: &BenchmarkKey, rules: &Rules, load: Option<f6
 }
 
 /// Whether a port is up, silent and nobody's.
-fn free(report: &Report, key: &PortKey, probe: Benchmark) -> Result<(), Refusal> {
+fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), Refusal> {
     let device = report.snapshot.device(&key.device);
     let Some(port) = device.and_then(|device| device.ports.iter().find(|port| port.number == key.port)) else {
         return Err((SkipReason::Unknown, format!("{key} is not here")));
@@ -89,7 +89,7 @@ fn free(report: &Report, key: &PortKey, probe: Benchmark) -> Result<(), Refusal>
 }
 
 /// How many contexts programs have open on a device; none where the kernel does not say.
-fn contexts(report: &Report, key: &PortKey) -> Option<u64> {
+fn contexts(report: &HostReport, key: &PortKey) -> Option<u64> {
     let resources = report.snapshot.all::<RdmaResources>().find(|resources| resources.device == key.device)?;
     resources.counts.iter().find(|(name, _)| &**name == "ctx").map(|(_, count)| *count)
 }

@@ -10,7 +10,7 @@ use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 use crate::model::benchmark::{Direction, Measurements};
 use crate::model::cpus::CpuSet;
 use crate::model::numa::NumaNode;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Bytes of each of the two buffers: beyond what most caches hold.
 const BUFFER: usize = 64 << 20;
@@ -28,7 +28,7 @@ pub struct Node {
 }
 
 /// The nodes that have CPUs. A host that does not show any has one, with whatever CPUs there are.
-pub fn nodes(report: &Report) -> Vec<Node> {
+pub fn nodes(report: &HostReport) -> Vec<Node> {
     let with_cpus = |node: &NumaNode| {
         let cpus = CpuSet::from_list(node.cpus.as_deref()?)?;
         (!cpus.is_empty()).then_some(Node { id: node.id, cpus })

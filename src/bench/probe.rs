@@ -18,7 +18,7 @@ use crate::model::benchmark::{
 use crate::model::ids::PortKey;
 use crate::model::pcie::FunctionKind;
 use crate::model::rdma::RdmaDevice;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// How probes measure.
 #[derive(Debug, Clone, PartialEq)]
@@ -58,7 +58,7 @@ const MOVED_MORE: f64 = 3.0;
 /// What a run needs.
 pub struct Bench<'a> {
     /// The host as it is now.
-    pub report: &'a Report,
+    pub report: &'a HostReport,
     /// Its `/sys`.
     pub sysfs: &'a Path,
     /// The programs.
@@ -335,7 +335,7 @@ fn counted(
 }
 
 /// The probes of a host that need nobody else: a loop on each active port, and memory. VFs share their PF's lane.
-pub fn own(report: &Report) -> Vec<BenchmarkKey> {
+pub fn own(report: &HostReport) -> Vec<BenchmarkKey> {
     let is_vf = |device: &&RdmaDevice| {
         let function = device.identity.pci_address.and_then(|address| report.snapshot.function(address));
         function.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }))

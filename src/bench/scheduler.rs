@@ -20,7 +20,7 @@ use crate::model::ids::PortKey;
 use crate::model::time::Timestamp;
 use crate::model::vfmap::Verification;
 use crate::watch::clock::Clock;
-use crate::watch::{Handle, Report};
+use crate::watch::{HostReport, PollerHandle};
 
 /// What a run of programs takes beyond the time that it measures, as a guess for the budget.
 const AROUND: Duration = Duration::from_secs(3);
@@ -36,7 +36,7 @@ pub struct Program {
 
 /// Runs probes.
 pub struct Scheduler {
-    handle: Handle,
+    handle: PollerHandle,
     clock: Arc<dyn Clock>,
     program: Program,
     schedule: Schedule,
@@ -48,7 +48,13 @@ pub struct Scheduler {
 
 impl Scheduler {
     /// One that works for a poller.
-    pub fn new(handle: Handle, clock: Arc<dyn Clock>, program: Program, schedule: Schedule, tools: Tools) -> Self {
+    pub fn new(
+        handle: PollerHandle,
+        clock: Arc<dyn Clock>,
+        program: Program,
+        schedule: Schedule,
+        tools: Tools,
+    ) -> Self {
         Self { handle, clock, program, schedule, tools, party: None, said: BTreeSet::new() }
     }
 
@@ -82,7 +88,7 @@ impl Scheduler {
     }
 
     /// Runs what needs no other host.
-    fn alone(&mut self, report: &Report, now: Timestamp) -> Duration {
+    fn alone(&mut self, report: &HostReport, now: Timestamp) -> Duration {
         let keys = self.keys(report);
         let urgent = |key: &BenchmarkKey| is_doubted(report, key);
         let Some(key) = self.schedule.due(&keys, &report.probes, urgent, now) else {
@@ -97,7 +103,7 @@ impl Scheduler {
     }
 
     /// Measures with the host that is this one's partner: one port, another one in the next round.
-    fn meet(&mut self, report: &Report, party: &Party, meeting: &Meeting) {
+    fn meet(&mut self, report: &HostReport, party: &Party, meeting: &Meeting) {
         let ports: Vec<PortKey> = self.program.station.ports(report);
         let Some(rail) = usize::try_from(meeting.round).ok().and_then(|round| round.checked_rem(ports.len())) else {
             return;
@@ -132,12 +138,12 @@ impl Scheduler {
         }
     }
 
-    fn keys(&self, report: &Report) -> Vec<BenchmarkKey> {
+    fn keys(&self, report: &HostReport) -> Vec<BenchmarkKey> {
         let Program { probes, station } = &self.program;
         own(report).into_iter().filter(|key| probes.contains(&key.probe) && station.has(key)).collect()
     }
 
-    fn guarded(&self, report: &Report, key: &BenchmarkKey) -> BenchmarkRun {
+    fn guarded(&self, report: &HostReport, key: &BenchmarkKey) -> BenchmarkRun {
         match self.may_run(report, key) {
             Ok(()) => self.locked(report, key, None),
             Err((reason, text)) => BenchmarkRun::skipped(key, self.clock.now().wall, reason, &text),
@@ -145,7 +151,7 @@ impl Scheduler {
     }
 
     /// Whether budget and guard let a probe run.
-    fn may_run(&self, report: &Report, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
+    fn may_run(&self, report: &HostReport, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
         let Station { tuning, rules, .. } = &self.program.station;
         let takes = if key.probe == Benchmark::Memory { AROUND } else { tuning.duration + AROUND };
         if !self.schedule.affords(report.probes.get(key), takes, self.clock.now().wall) {
@@ -156,7 +162,7 @@ impl Scheduler {
     }
 
     /// Runs a probe under the lock of the host.
-    fn locked(&self, report: &Report, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
+    fn locked(&self, report: &HostReport, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
         let now = self.clock.now().wall;
         let (station, lock) = (&self.program.station, &self.program.station.lock);
         let locked = |text: &str| BenchmarkRun::skipped(key, now, SkipReason::Locked, text);
@@ -171,7 +177,7 @@ impl Scheduler {
 }
 
 /// Whether a port's function was moved, and nothing shows that it works since: a loop that moves data would.
-fn is_doubted(report: &Report, key: &BenchmarkKey) -> bool {
+fn is_doubted(report: &HostReport, key: &BenchmarkKey) -> bool {
     let device = key.device().and_then(|device| report.snapshot.device(device));
     let function = device.and_then(|device| device.identity.pci_address);
     let row = function.and_then(|function| report.vf_map.guest.get(&function));

@@ -13,7 +13,7 @@ use super::tools::Tools;
 use crate::host::netlink::socket::route;
 use crate::model::benchmark::{BenchmarkKey, BenchmarkRun};
 use crate::model::ids::PortKey;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// What is measured with, and when not.
 #[derive(Debug, Clone)]
@@ -38,19 +38,19 @@ impl Station {
     }
 
     /// The active ports of its devices, in the order of their names; VFs share their PF's lane.
-    pub fn ports(&self, report: &Report) -> Vec<PortKey> {
+    pub fn ports(&self, report: &HostReport) -> Vec<PortKey> {
         own(report).into_iter().filter(|key| self.has(key)).filter_map(|key| key.port).collect()
     }
 
     /// The place of a port among them: by it the two ends of a probe take ports that belong together. The first for one
     /// that is not among them.
-    pub fn rail(&self, report: &Report, port: Option<&PortKey>) -> u32 {
+    pub fn rail(&self, report: &HostReport, port: Option<&PortKey>) -> u32 {
         let place = self.ports(report).iter().position(|known| Some(known) == port);
         place.and_then(|place| u32::try_from(place).ok()).unwrap_or(0)
     }
 
     /// A port to measure; none when it is not there.
-    pub fn target(&self, report: &Report, port: &PortKey) -> Option<Target> {
+    pub fn target(&self, report: &HostReport, port: &PortKey) -> Option<Target> {
         let mut target = Target::new(report, &self.sysfs, port)?;
         target.gid_index = self.tuning.gid_index.or(target.gid_index);
         Some(target)
@@ -59,7 +59,7 @@ impl Station {
     /// Runs a probe; whether it may, and the lock, are the caller's. `progress`: what to call each step while it runs.
     pub fn run(
         &self,
-        report: &Report,
+        report: &HostReport,
         tools: &Tools,
         key: &BenchmarkKey,
         peer: Option<&dyn Peer>,

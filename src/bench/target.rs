@@ -8,7 +8,7 @@ use crate::model::ids::{PciAddress, PortKey};
 use crate::model::numa::NumaNode;
 use crate::model::rdma::{LinkLayer, Port};
 use crate::model::units::BytesPerSecond;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Most GIDs of a port that are looked at.
 const MOST_GIDS: u32 = 256;
@@ -32,7 +32,7 @@ pub struct Target {
 
 impl Target {
     /// Looks at a port; none when it is not there.
-    pub fn new(report: &Report, sysfs: &Path, key: &PortKey) -> Option<Self> {
+    pub fn new(report: &HostReport, sysfs: &Path, key: &PortKey) -> Option<Self> {
         let device = report.snapshot.device(&key.device)?;
         let port = device.ports.iter().find(|port| port.number == key.port)?;
         let directory =

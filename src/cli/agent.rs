@@ -33,10 +33,10 @@ use crate::export::AgentState;
 use crate::export::http::{App, Options, Source, serve as serve_http};
 use crate::export::web::Web;
 use crate::model::event::EventKind;
-use crate::watch::Handle;
+use crate::watch::PollerHandle;
 use crate::watch::clock::SystemClock;
 use crate::watch::store::Store;
-use crate::watch::{Engine, Poller, Report};
+use crate::watch::{Engine, HostReport, Poller};
 
 /// Runs the agent until it is asked to end.
 ///
@@ -115,7 +115,7 @@ pub fn run<E: std::fmt::Display>(
     on_listening: impl FnOnce(&str),
 ) -> Result<ExitCode, CliError> {
     let handle = poller.handle();
-    let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.pulse(watchdog::beat(every))));
+    let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.heartbeat(watchdog::beat(every))));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
     let options =
@@ -151,8 +151,8 @@ pub fn run<E: std::fmt::Display>(
         if let Some((list, party)) = peers.party.clone() {
             tasks.spawn(watch_peer_list(list, party));
         }
-        if let Some((every, pulse)) = watchdog {
-            tasks.spawn(watchdog::feed(every, pulse));
+        if let Some((every, heartbeat)) = watchdog {
+            tasks.spawn(watchdog::feed(every, heartbeat));
         }
         let served = serve_http(listeners, Arc::clone(&app), async {
             tokio::select! {
@@ -182,7 +182,7 @@ pub(super) async fn first_signal(signals: &mut [Signal; 2]) {
 }
 
 /// Tells systemd when the first complete pass is there.
-async fn notify_ready(handle: Handle) {
+async fn notify_ready(handle: PollerHandle) {
     // A service manager that does not listen is no reason to stop.
     if let Some(report) = handle.report(Duration::MAX, Duration::from_secs(60)).await {
         let _ = sd_notify::notify(&[NotifyState::Ready]);
@@ -192,18 +192,18 @@ async fn notify_ready(handle: Handle) {
 }
 
 /// The poller's reports, for the server.
-struct PollerReports(Handle);
+struct PollerReports(PollerHandle);
 
 impl Source for PollerReports {
     fn report(
         &self,
         max_age: Duration,
         wait: Duration,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<Report>>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<HostReport>>> + Send + '_>> {
         Box::pin(self.0.report(max_age, wait))
     }
 
-    fn latest(&self) -> Option<Arc<Report>> {
+    fn latest(&self) -> Option<Arc<HostReport>> {
         self.0.latest()
     }
 }

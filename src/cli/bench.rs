@@ -30,7 +30,7 @@ use crate::export::json::bench as json;
 use crate::export::text::bench as text;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::PortKey;
-use crate::watch::Report;
+use crate::watch::HostReport;
 use crate::watch::probes::hand_over;
 
 /// Time between the two readings that tell whether a port carries traffic.
@@ -111,7 +111,7 @@ fn between(keys: &[BenchmarkKey], tools: &Tools) -> Vec<BenchmarkKey> {
 }
 
 /// What to run: everything that needs no other host, or what was named.
-fn wanted(report: &Report, args: &BenchArgs) -> Result<Vec<BenchmarkKey>, CliError> {
+fn wanted(report: &HostReport, args: &BenchArgs) -> Result<Vec<BenchmarkKey>, CliError> {
     let all = own(report);
     let Some(name) = &args.device else { return Ok(all) };
     if name == Benchmark::Memory.as_str() {
@@ -139,7 +139,7 @@ fn wanted(report: &Report, args: &BenchArgs) -> Result<Vec<BenchmarkKey>, CliErr
 fn one(
     settings: &Settings,
     station: &Station,
-    report: &Report,
+    report: &HostReport,
     tools: &Tools,
     args: &BenchArgs,
     key: &BenchmarkKey,
@@ -168,7 +168,7 @@ fn one(
 }
 
 /// What is not known does not stay a person who asks.
-fn refuse(report: &Report, tools: &Tools, rules: &Rules, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
+fn refuse(report: &HostReport, tools: &Tools, rules: &Rules, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
     match guard::facts(report, key, rules, guard::load()) {
         Err((SkipReason::Unknown, _)) => {}
         other => other?,

@@ -9,14 +9,14 @@ use super::settings::Settings;
 use crate::watch::clock::{Clock as _, SystemClock};
 use crate::watch::probes::waiting;
 use crate::watch::store::Store;
-use crate::watch::{Engine, Poller, Report};
+use crate::watch::{Engine, HostReport, Poller};
 
 /// Looks at the host. With a `sample` time it looks twice, so that there are rates; a recorded host does not change
 /// and is looked at once. What the agent remembers in its state directory is used where it can be read.
 ///
 /// # Errors
 /// The system has no more threads.
-pub fn read_once(settings: &Settings, sample: Duration, timeout: Duration) -> anyhow::Result<Arc<Report>> {
+pub fn read_once(settings: &Settings, sample: Duration, timeout: Duration) -> anyhow::Result<Arc<HostReport>> {
     let setup = settings.setup();
     let mut engine = Engine::new(Arc::clone(&settings.policy), true);
     engine.restore(Store::new(settings.storage.clone()).peek(), SystemClock.now());

@@ -15,7 +15,7 @@ use crate::bench::peers::servers::Servers;
 use crate::bench::tools::Tools;
 use crate::export::http::App;
 use crate::model::benchmark::Benchmark;
-use crate::watch::Handle;
+use crate::watch::PollerHandle;
 use crate::watch::clock::SystemClock;
 
 /// The parts of an agent that work with peers.
@@ -36,7 +36,7 @@ impl PeerServices {
     ///
     /// # Errors
     /// The key cannot be used.
-    pub fn new(settings: &Settings, handle: &Handle) -> Result<Self, ConfigError> {
+    pub fn new(settings: &Settings, handle: &PollerHandle) -> Result<Self, ConfigError> {
         let (probe, peers) = (&settings.probe, &settings.probe.peers);
         let file = settings.file.clone().unwrap_or_else(|| PathBuf::from("command line"));
         let measures =

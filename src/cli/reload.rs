@@ -15,7 +15,7 @@ use super::watched::Watched;
 use crate::export::http::App;
 use crate::export::web::Web;
 use crate::export::{AgentState, WebState};
-use crate::watch::Handle;
+use crate::watch::PollerHandle;
 
 /// A file that is wrong is read once more after this before it is said so: its writer may write more than one.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
@@ -27,7 +27,7 @@ const RETRY_AFTER: Duration = Duration::from_secs(1);
 pub async fn watch_config<E: Display>(
     file: Option<&Path>,
     read_settings: impl Fn() -> Result<Settings, E>,
-    handle: &Handle,
+    handle: &PollerHandle,
     app: &App,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;

@@ -5,7 +5,7 @@ use crate::export::lane::Lane;
 use crate::model::ids::PciAddress;
 use crate::model::net::Netdev;
 use crate::model::sriov::Pf;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// What goes by a name.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ pub enum Selection<'a> {
 ///
 /// # Errors
 /// Nobody does; what there is.
-pub fn select<'a>(report: &'a Report, lanes: &'a [Lane<'a>], name: &str) -> Result<Selection<'a>, CliError> {
+pub fn select<'a>(report: &'a HostReport, lanes: &'a [Lane<'a>], name: &str) -> Result<Selection<'a>, CliError> {
     let find = |device: &str| lanes.iter().find(|lane| lane.device.name.as_str() == device);
     if let Some(lane) = find(name) {
         return Ok(Selection::Paths(vec![lane], None));
@@ -71,7 +71,7 @@ fn address(name: &str) -> Option<PciAddress> {
     name.parse().or_else(|_| format!("0000:{name}").parse()).ok()
 }
 
-fn no_match(report: &Report, lanes: &[Lane<'_>], name: &str) -> CliError {
+fn no_match(report: &HostReport, lanes: &[Lane<'_>], name: &str) -> CliError {
     let lane = |lane: &Lane<'_>| {
         let address = lane.device.identity.pci_address;
         let own = |netdev: &&Netdev| Some(netdev.pci_address) == address;

@@ -7,12 +7,12 @@ use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::{Port, RdmaDevice};
 use crate::model::sriov::Pf;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// A report, its devices and functions in natural order, and the agent's own state.
 pub struct Content<'a> {
     /// The report.
-    pub report: &'a Report,
+    pub report: &'a HostReport,
     /// The agent.
     pub agent: &'a AgentState,
     /// The agent's process.
@@ -48,7 +48,7 @@ impl<'a> PortRow<'a> {
 
 impl<'a> Content<'a> {
     /// Sorts what a report has. Of things that claim the same name the first stands: a series must be unique.
-    pub fn new(report: &'a Report, agent: &'a AgentState, process: Process) -> Self {
+    pub fn new(report: &'a HostReport, agent: &'a AgentState, process: Process) -> Self {
         let mut devices: Vec<&RdmaDevice> = report.snapshot.devices().collect();
         devices.sort_by(|a, b| a.name.cmp(&b.name));
         devices.dedup_by(|a, b| a.name == b.name);

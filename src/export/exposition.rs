@@ -13,7 +13,7 @@ use super::agent::{AgentState, Process};
 use super::catalogue;
 use super::content::Content;
 use super::series::Series;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// An exposition format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,7 +40,7 @@ impl Format {
 /// Only those of `out`: a report always has an encoding.
 pub fn encode(
     format: Format,
-    report: &Arc<Report>,
+    report: &Arc<HostReport>,
     agent: &Arc<AgentState>,
     process: Process,
     out: &mut impl fmt::Write,
@@ -56,7 +56,7 @@ pub fn encode(
 
 #[derive(Debug)]
 struct Exposition {
-    report: Arc<Report>,
+    report: Arc<HostReport>,
     agent: Arc<AgentState>,
     process: Process,
 }
@@ -85,7 +85,7 @@ mod tests {
     use crate::model::ids::DeviceName;
     use crate::model::rdma::{DeviceIdentity, Port, RdmaDevice};
 
-    fn text_of(format: Format, report: Report) -> String {
+    fn text_of(format: Format, report: HostReport) -> String {
         let mut out = String::new();
         encode(format, &Arc::new(report), &testing::agent(), testing::process(), &mut out).unwrap();
         out

@@ -3,7 +3,7 @@
 use crate::model::check::Check;
 use crate::model::finding::Subject;
 use crate::model::reading::ReadError;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// A subject of which something is not known.
 #[derive(Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ impl Gap<'_> {
 }
 
 /// Every subject of which something is not known that a host says as a rule, in the order of the checks.
-pub fn gaps(report: &Report) -> Vec<Gap<'_>> {
+pub fn gaps(report: &HostReport) -> Vec<Gap<'_>> {
     let mut gaps: Vec<Gap<'_>> = Vec::new();
     for undecided in report.undecided.iter().filter(|undecided| undecided.due) {
         let same = |gap: &&mut Gap<'_>| *gap.subject == undecided.subject && gap.reason == undecided.reason;

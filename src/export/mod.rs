@@ -1,5 +1,5 @@
 //! Says it: metrics, JSON, the status page, and the HTTP server that offers them. Everything speaks from one
-//! [`Report`](crate::watch::Report).
+//! [`HostReport`](crate::watch::HostReport).
 //!
 //! A metric family is one row and its write in one module under [`families`].
 

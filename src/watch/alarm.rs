@@ -12,7 +12,7 @@ use std::thread;
 use notify::event::{AccessKind, AccessMode, ModifyKind};
 use notify::{ErrorKind, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 
-use super::handle::Message;
+use super::poller_handle::PollerMessage;
 use super::watcher;
 use crate::host::{Directories, Host, HostIo, WATCHED};
 
@@ -33,7 +33,7 @@ impl Alarm {
     pub(super) fn of_collectors(
         host: &Host,
         place: impl Fn(&str) -> Option<usize>,
-        inbox: &Sender<Message>,
+        inbox: &Sender<PollerMessage>,
     ) -> Option<Self> {
         let targets = |(name, directories): &(&str, Directories)| -> Vec<Target> {
             let paths = |index| directories(&host.roots).into_iter().map(move |path| (index, path));
@@ -51,7 +51,7 @@ impl Alarm {
     ///
     /// # Errors
     /// The system has no more threads.
-    pub(super) fn start(io: Arc<dyn HostIo>, targets: Vec<Target>, inbox: Sender<Message>) -> io::Result<Self> {
+    pub(super) fn start(io: Arc<dyn HostIo>, targets: Vec<Target>, inbox: Sender<PollerMessage>) -> io::Result<Self> {
         let (again, asked) = channel();
         let collectors = targets.iter().map(|(index, _)| *index).collect();
         let work = move || {
@@ -88,7 +88,7 @@ struct Watch {
 }
 
 impl Watch {
-    fn new(io: Arc<dyn HostIo>, targets: Vec<Target>, inbox: Sender<Message>) -> Option<Self> {
+    fn new(io: Arc<dyn HostIo>, targets: Vec<Target>, inbox: Sender<PollerMessage>) -> Option<Self> {
         let places = targets.iter().map(|(_, path)| Place { path: path.clone(), watched: None, said: false }).collect();
         let told = move |event: notify::Result<Event>| {
             let Ok(event) = event else { return };
@@ -96,7 +96,7 @@ impl Watch {
                 let concerned = event.paths.iter().any(|changed| changed.starts_with(path));
                 if event.need_rescan() || (concerned && matters(event.kind)) {
                     // A poller that has stopped hears nothing any more.
-                    let _ = inbox.send(Message::Changed(*index));
+                    let _ = inbox.send(PollerMessage::Changed(*index));
                 }
             }
         };
@@ -181,15 +181,15 @@ mod tests {
     /// What is said at once or not at all.
     const SHORT: Duration = Duration::from_millis(300);
 
-    fn changed(inbox: &Receiver<Message>, wait: Duration) -> Option<usize> {
+    fn changed(inbox: &Receiver<PollerMessage>, wait: Duration) -> Option<usize> {
         match inbox.recv_timeout(wait) {
-            Ok(Message::Changed(index)) => Some(index),
+            Ok(PollerMessage::Changed(index)) => Some(index),
             _ => None,
         }
     }
 
     /// Everything that comes until nothing does.
-    fn drain(inbox: &Receiver<Message>) {
+    fn drain(inbox: &Receiver<PollerMessage>) {
         while changed(inbox, SHORT).is_some() {}
     }
 

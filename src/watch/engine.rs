@@ -6,9 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::learn::{Learner, News};
-use super::ledger::Ledger;
-use super::report::Report;
+use super::finding_tracker::Ledger;
+use super::history_updater::{HistoryEvent, HistoryUpdater};
+use super::report::HostReport;
 use super::vfmap::Mapper;
 use crate::assess::capacity::HostCapacity;
 use crate::assess::irq;
@@ -40,9 +40,9 @@ const RECOVERED: Duration = Duration::from_secs(600);
 #[derive(Debug, Default)]
 pub struct Engine {
     history: History,
-    learner: Learner,
-    mapper: Mapper,
-    ledger: Ledger,
+    learner: HistoryUpdater,
+    mapper: VfMapUpdater,
+    ledger: FindingTracker,
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
@@ -143,7 +143,7 @@ impl Engine {
     }
 
     /// Judges a reading.
-    pub fn observe(&mut self, snapshot: Snapshot) -> Report {
+    pub fn observe(&mut self, snapshot: Snapshot) -> HostReport {
         let now = snapshot.taken;
         let topology = Topology::new(snapshot.all());
         let lanes = HostCapacity::new(&snapshot, &topology);
@@ -183,7 +183,7 @@ impl Engine {
         let findings = self.ledger.findings();
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
-        Report {
+        HostReport {
             limited: missing(&snapshot, &self.history.vf_map),
             vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
@@ -270,13 +270,13 @@ impl Engine {
     }
 
     /// Says so when this is another boot than the one before.
-    fn booted(&mut self, snapshot: &Snapshot) -> Option<News> {
+    fn booted(&mut self, snapshot: &Snapshot) -> Option<HistoryEvent> {
         let now = snapshot.system()?.boot_id.clone()?;
         let before = self.boot_id.replace(Arc::clone(&now)).filter(|before| *before != now);
         before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
     }
 
-    fn happened(&mut self, now: Timestamp, news: impl IntoIterator<Item = News>) {
+    fn happened(&mut self, now: Timestamp, news: impl IntoIterator<Item = HistoryEvent>) {
         let mut changed = false;
         for (kind, subject, text) in news {
             let event = Event { time: rfc3339(now.wall), kind, subject, text };
@@ -310,7 +310,7 @@ fn silent(snapshot: &Snapshot) -> BTreeSet<&str> {
     stuck.chain(silent).chain(unread).collect()
 }
 
-fn told(kind: EventKind, finding: &Finding) -> News {
+fn told(kind: EventKind, finding: &Finding) -> HistoryEvent {
     let condition = &finding.condition;
     let text = match kind {
         EventKind::FindingEnded => format!("{} no longer holds ({})", condition.check.as_str(), condition.reason),

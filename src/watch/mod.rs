@@ -2,26 +2,26 @@
 
 mod alarm;
 pub mod clock;
-pub mod crew;
+pub mod collector_runner;
 pub mod engine;
 mod files;
-pub mod handle;
-pub mod interrupts;
-pub mod kernel_log;
-pub mod learn;
-pub mod ledger;
+pub mod finding_tracker;
+pub mod heartbeat;
+pub mod history_updater;
+pub mod interrupt_tracker;
+pub mod kernel_log_tracker;
 pub mod poller;
+pub mod poller_handle;
 pub mod probes;
-pub mod pulse;
+pub mod reader_pool;
 pub mod report;
-pub mod roce;
-pub mod running;
+pub mod roce_windows;
 pub mod store;
 pub mod vfmap;
 pub mod watcher;
 mod written;
 
 pub use engine::Engine;
-pub use handle::Handle;
 pub use poller::Poller;
-pub use report::Report;
+pub use poller_handle::Handle;
+pub use report::HostReport;

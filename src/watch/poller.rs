@@ -2,7 +2,7 @@
 //!
 //! It keeps each collector's interval, has every lane read by a [crew](super::crew) in which nobody waits for one that
 //! hangs, publishes a pass when all lanes have answered or `GRACE` is over, and reports a lane past its deadline as
-//! stuck until it answers. Whoever wants fresh facts asks [`Handle::report`]; all who ask at once share one pass.
+//! stuck until it answers. Whoever wants fresh facts asks [`PollerHandle::report`]; all who ask at once share one pass.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,12 @@ use tokio::sync::{oneshot, watch};
 
 use super::alarm::Alarm;
 use super::clock::Clock;
-use super::crew::Crew;
+use super::collector_runner::{CollectorRunner, ReadResult};
 use super::engine::Engine;
-use super::handle::{Handle, Message, Published};
-use super::pulse::Pulse;
-use super::report::Report;
-use super::running::{Done, Running};
+use super::heartbeat::Pulse;
+use super::poller_handle::{PollerHandle, PollerMessage, PublishedReport};
+use super::reader_pool::Crew;
+use super::report::HostReport;
 use super::store::Store;
 use crate::host::collector::Setup;
 use crate::host::{Depth, Host, Spec};
@@ -37,10 +37,10 @@ const GRACE: Duration = Duration::from_millis(500);
 const COUNTERS: Duration = Duration::from_secs(15);
 
 /// Someone who wants a report.
-struct Waiter {
+struct ReportRequest {
     asked: Instant,
     age: Duration,
-    reply: oneshot::Sender<Arc<Report>>,
+    reply: oneshot::Sender<Arc<HostReport>>,
 }
 
 /// How long the kernel log may go on before it is kept how far it was read.
@@ -55,16 +55,16 @@ pub struct Poller {
     /// The last kernel log record that the state directory knows, and since when.
     log_kept: (Option<u64>, BootTime),
     host: Arc<Host>,
-    collectors: Vec<Running>,
-    crew: Crew<Done>,
-    inbox: Receiver<Message>,
-    sender: Sender<Message>,
-    publish: watch::Sender<Option<Published>>,
-    waiting: Vec<Waiter>,
+    collectors: Vec<CollectorRunner>,
+    crew: ReaderPool<ReadResult>,
+    inbox: Receiver<PollerMessage>,
+    sender: Sender<PollerMessage>,
+    publish: watch::Sender<Option<PublishedReport>>,
+    waiting: Vec<ReportRequest>,
     counters_read: Option<BootTime>,
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
-    pulse: Pulse,
+    pulse: Heartbeat,
     /// How long it may sleep at a time.
     nap: Duration,
 }
@@ -84,9 +84,9 @@ impl Poller {
         let (sender, inbox) = channel();
         let bell = sender.clone();
         // A poller that has stopped hears nothing any more.
-        let crew = Crew::new(move || _ = bell.send(Message::Idle))?;
+        let crew = ReaderPool::new(move || _ = bell.send(PollerMessage::Idle))?;
         let host = Arc::new(setup.host.clone());
-        let start = |(index, spec)| Running::start(index, spec, setup, Arc::clone(&host));
+        let start = |(index, spec)| CollectorRunner::start(index, spec, setup, Arc::clone(&host));
         let collectors = specs.into_iter().enumerate().map(start).collect();
         let mut store = store;
         if let Some(store) = &mut store {
@@ -114,18 +114,18 @@ impl Poller {
             waiting,
             counters_read,
             fresh,
-            pulse: Pulse::default(),
+            pulse: Heartbeat::default(),
             nap: COUNTERS,
         })
     }
 
     /// A handle to ask for reports and to stop it.
-    pub fn handle(&self) -> Handle {
-        Handle { inbox: self.sender.clone(), latest: self.publish.subscribe() }
+    pub fn handle(&self) -> PollerHandle {
+        PollerHandle { inbox: self.sender.clone(), latest: self.publish.subscribe() }
     }
 
     /// Its sign of life, which comes at least this often while it runs.
-    pub fn pulse(&mut self, every: Duration) -> Pulse {
+    pub fn pulse(&mut self, every: Duration) -> Heartbeat {
         self.nap = every.max(Duration::from_millis(1));
         self.pulse.clone()
     }
@@ -139,7 +139,7 @@ impl Poller {
     ///
     /// # Errors
     /// The state directory cannot be written.
-    pub fn accept_baseline(&mut self, limit: Duration) -> Result<Arc<Report>, super::store::StoreError> {
+    pub fn accept_baseline(&mut self, limit: Duration) -> Result<Arc<HostReport>, super::store::StoreError> {
         self.engine.forget_baseline();
         let report = self.pass(limit);
         self.save(&report)?;
@@ -192,7 +192,7 @@ impl Poller {
     }
 
     /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
-    pub fn pass(&mut self, limit: Duration) -> Arc<Report> {
+    pub fn pass(&mut self, limit: Duration) -> Arc<HostReport> {
         let now = self.clock.now().tick;
         let all: Vec<usize> = (0..self.collectors.len()).collect();
         self.read(&all, now, Depth::Full, true, limit);
@@ -226,7 +226,7 @@ impl Poller {
             self.fresh = if whole { Some(began) } else { self.fresh };
         }
         let mut relieved = began;
-        while self.collectors.iter().any(Running::is_reading) {
+        while self.collectors.iter().any(CollectorRunner::is_reading) {
             let now = Instant::now();
             if now >= until {
                 break;
@@ -264,7 +264,7 @@ impl Poller {
     fn take_results(&mut self) {
         let mut tasks = Vec::new();
         for done in self.crew.collect() {
-            let (Done::Listed { index, .. } | Done::Read { index, .. }) = &done;
+            let (ReadResult::Listed { index, .. } | ReadResult::Read { index, .. }) = &done;
             let Some(collector) = self.collectors.get_mut(*index) else { continue };
             if let Some((lane, took)) = collector.take(done, &mut tasks) {
                 let name = collector.spec.name;
@@ -297,41 +297,41 @@ impl Poller {
     }
 
     /// Takes one message; false when it says stop.
-    fn take(&mut self, message: Message) -> bool {
+    fn take(&mut self, message: PollerMessage) -> bool {
         match message {
-            Message::Idle => self.take_results(),
-            Message::Changed(index) => {
+            PollerMessage::Idle => self.take_results(),
+            PollerMessage::Changed(index) => {
                 let now = self.clock.now().tick;
                 self.collectors.get_mut(index).into_iter().for_each(|collector| collector.hasten(now));
             }
-            Message::Want(age, reply) => {
-                self.waiting.push(Waiter { asked: Instant::now(), age, reply });
+            PollerMessage::Want(age, reply) => {
+                self.waiting.push(ReportRequest { asked: Instant::now(), age, reply });
                 self.answer();
             }
-            Message::Policy(policy, text) => {
+            PollerMessage::Policy(policy, text) => {
                 self.engine.set_policy(policy);
                 self.note(EventKind::Reloaded, text);
             }
-            Message::Probe(run) => {
+            PollerMessage::Probe(run) => {
                 self.engine.record(*run, self.clock.now());
                 self.saved = false;
             }
-            Message::Stop => return false,
+            PollerMessage::Stop => return false,
         }
         true
     }
 
     /// Judges what was read and lets everyone see it.
-    fn publish(&mut self) -> Arc<Report> {
+    fn publish(&mut self) -> Arc<HostReport> {
         let taken = self.clock.now();
         let now = Instant::now();
         let states = self.collectors.iter_mut().map(|collector| collector.state(now, taken)).collect();
-        let facts = self.collectors.iter().flat_map(Running::facts);
+        let facts = self.collectors.iter().flat_map(CollectorRunner::facts);
         let snapshot = Snapshot::new(taken, facts, states);
         self.engine.look_for_maintenance(taken.wall, |marker| std::fs::symlink_metadata(marker).is_ok());
         let report = Arc::new(self.engine.observe(snapshot));
         self.keep(&report);
-        let published = Published { report: Arc::clone(&report), began: self.fresh.unwrap_or(now) };
+        let published = PublishedReport { report: Arc::clone(&report), began: self.fresh.unwrap_or(now) };
         self.publish.send_replace(Some(published));
         self.answer();
         report
@@ -339,7 +339,7 @@ impl Poller {
 
     /// Gives the newest report to those for whom it is fresh enough.
     fn answer(&mut self) {
-        let Some(Published { report, began }) = self.publish.borrow().clone() else { return };
+        let Some(PublishedReport { report, began }) = self.publish.borrow().clone() else { return };
         for waiter in std::mem::take(&mut self.waiting) {
             if began >= waiter.asked || began.elapsed() <= waiter.age {
                 // Whoever is gone already needs no answer.
@@ -351,7 +351,7 @@ impl Poller {
     }
 
     /// Writes events, and the state when something happened, the last attempt failed, or the kernel log went on.
-    fn keep(&mut self, report: &Report) {
+    fn keep(&mut self, report: &HostReport) {
         let events = self.engine.take_events();
         let Some(store) = &mut self.store else { return };
         for run in super::probes::take_up(store.directory()) {
@@ -382,7 +382,7 @@ impl Poller {
         }
     }
 
-    fn save(&mut self, report: &Report) -> Result<(), super::store::StoreError> {
+    fn save(&mut self, report: &HostReport) -> Result<(), super::store::StoreError> {
         let Some(store) = &mut self.store else { return Ok(()) };
         let boot_id = report.snapshot.system().and_then(|system| system.boot_id.clone());
         store.save(boot_id.as_deref(), self.engine.history(), &report.findings, report.snapshot.taken)

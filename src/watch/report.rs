@@ -20,7 +20,7 @@ use crate::model::vfmap::VfMap;
 
 /// Everything that metrics, `check`, `explain`, the status page and JSON speak from.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct HostReport {
     /// The facts.
     pub snapshot: Snapshot,
     /// Links and paths.
@@ -43,7 +43,7 @@ pub struct Report {
     pub limited: Vec<Arc<str>>,
     /// The newest events, newest first.
     pub events: Arc<[Event]>,
-    /// Changes of speed or width that were seen, by link.
+    /// FindingChanges of speed or width that were seen, by link.
     pub link_changes: BTreeMap<PciAddress, u64>,
     /// Who holds which VF.
     pub vf_map: VfMap,

@@ -42,7 +42,7 @@ const MOST_WAITING: usize = 1000;
 
 /// What an earlier run remembered.
 #[derive(Debug, Clone, Default)]
-pub struct Remembered {
+pub struct SavedState {
     /// The boot that it was written in.
     pub boot_id: Option<String>,
     /// The baseline.
@@ -133,18 +133,18 @@ impl Store {
     }
 
     /// Reads what is there. What cannot be read is set aside, and each such trouble comes back as a sentence.
-    pub fn load(&mut self) -> (Remembered, Vec<String>) {
+    pub fn load(&mut self) -> (SavedState, Vec<String>) {
         let mut troubles = Vec::new();
         let mut remembered = match self.read_state() {
             Ok(state) => state.map(remember).unwrap_or_default(),
-            Err(Unusable::Newer(error)) => {
+            Err(LoadError::Newer(error)) => {
                 self.frozen = true;
                 troubles.push(format!("{error}: it is left as it is and nothing is kept"));
-                Remembered::default()
+                SavedState::default()
             }
-            Err(Unusable::Broken(why)) => {
+            Err(LoadError::Broken(why)) => {
                 troubles.push(self.set_aside(&why));
-                Remembered::default()
+                SavedState::default()
             }
         };
         remembered.events = self.read_journal();
@@ -183,17 +183,17 @@ impl Store {
         self.read_state().err().map(|unusable| format!("{}: {lost}", self.told(&unusable)))
     }
 
-    fn told(&self, unusable: &Unusable) -> String {
+    fn told(&self, unusable: &LoadError) -> String {
         match unusable {
-            Unusable::Broken(why) => format!("{} cannot be read ({why})", self.path().display()),
-            Unusable::Newer(error) => error.to_string(),
+            LoadError::Broken(why) => format!("{} cannot be read ({why})", self.path().display()),
+            LoadError::Newer(error) => error.to_string(),
         }
     }
 
     /// Reads what is there and changes nothing; what cannot be read is as if it were not there.
-    pub fn peek(&self) -> Remembered {
+    pub fn peek(&self) -> SavedState {
         let state = self.read_state().ok().flatten();
-        Remembered { events: self.read_journal(), ..state.map(remember).unwrap_or_default() }
+        SavedState { events: self.read_journal(), ..state.map(remember).unwrap_or_default() }
     }
 
     /// The baseline that another program (`baseline accept`) has put in the place of what was last read or written.
@@ -222,18 +222,18 @@ impl Store {
         events
     }
 
-    fn read_state(&self) -> Result<Option<State>, Unusable> {
+    fn read_state(&self) -> Result<Option<State>, LoadError> {
         let path = self.path();
         let bytes = match read_regular(&path, LONGEST) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(Unusable::Broken(error.to_string())),
+            Err(error) => return Err(LoadError::Broken(error.to_string())),
         };
-        let header: Header = serde_json::from_slice(&bytes).map_err(|error| Unusable::Broken(error.to_string()))?;
+        let header: Header = serde_json::from_slice(&bytes).map_err(|error| LoadError::Broken(error.to_string()))?;
         if header.version > VERSION {
-            return Err(Unusable::Newer(StoreError::Newer { path, found: header.version }));
+            return Err(LoadError::Newer(StoreError::Newer { path, found: header.version }));
         }
-        serde_json::from_slice(&bytes).map(Some).map_err(|error| Unusable::Broken(error.to_string()))
+        serde_json::from_slice(&bytes).map(Some).map_err(|error| LoadError::Broken(error.to_string()))
     }
 
     fn set_aside(&self, why: &str) -> String {
@@ -358,17 +358,17 @@ impl Store {
     }
 }
 
-enum Unusable {
+enum LoadError {
     Broken(String),
     Newer(StoreError),
 }
 
-fn remember(state: State) -> Remembered {
+fn remember(state: State) -> SavedState {
     let port = |text: &str| {
         let (device, port) = text.rsplit_once('/')?;
         Some(PortKey { device: DeviceName::new(device), port: port.parse().ok()? })
     };
-    Remembered {
+    SavedState {
         boot_id: state.boot_id,
         baseline: state.baseline,
         flaps: state

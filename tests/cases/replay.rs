@@ -15,7 +15,7 @@ use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::ManualClock;
-use lanewatch::watch::{Engine, Poller, Report};
+use lanewatch::watch::{Engine, HostReport, Poller};
 
 use crate::case::Stage;
 use crate::common::{exposition, iplink};
@@ -114,7 +114,7 @@ impl NetlinkConnection for Printed {
     }
 }
 
-fn reading(report: &Arc<Report>) -> Result<Reading, String> {
+fn reading(report: &Arc<HostReport>) -> Result<Reading, String> {
     let mut text = String::new();
     encode(Format::Text, report, &Arc::new(AgentState::default()), Process::default(), &mut text)
         .map_err(|error| error.to_string())?;

@@ -11,7 +11,7 @@ use lanewatch::model::finding::Finding;
 use lanewatch::model::history::Baseline;
 use lanewatch::watch::clock::ManualClock;
 use lanewatch::watch::store::Store;
-use lanewatch::watch::{Engine, Poller, Report};
+use lanewatch::watch::{Engine, HostReport, Poller};
 
 use super::faulty::Faulty;
 use super::host::{Device, HostTree};
@@ -61,7 +61,7 @@ impl Hand {
     }
 
     /// A pass, five seconds after the last one.
-    pub fn pass(&mut self) -> Arc<Report> {
+    pub fn pass(&mut self) -> Arc<HostReport> {
         self.after(Duration::from_secs(5))
     }
 
@@ -71,13 +71,13 @@ impl Hand {
     }
 
     /// A pass so long after the last one.
-    pub fn after(&mut self, time: Duration) -> Arc<Report> {
+    pub fn after(&mut self, time: Duration) -> Arc<HostReport> {
         self.clock.advance(time);
         self.poller.pass(LONG)
     }
 }
 
 /// The findings of a check.
-pub fn found(report: &Report, check: Check) -> Vec<&Finding> {
+pub fn found(report: &HostReport, check: Check) -> Vec<&Finding> {
     report.findings.iter().filter(|finding| finding.condition.check == check).collect()
 }

@@ -153,7 +153,10 @@ fn query_rules(place: &str, expression: &str, variables: &BTreeSet<String>, need
         if ["rate", "irate"].contains(&function) {
             need(range == Some("$__rate_interval"), format!("{place}: {range:?}"));
         }
-        need(of_jobs || range.is_none_or(|range| range.starts_with("$__")), format!("{place}: a range of its own, {range:?}"));
+        need(
+            of_jobs || range.is_none_or(|range| range.starts_with("$__")),
+            format!("{place}: a range of its own, {range:?}"),
+        );
         let counter = catalogue::families().any(|family| family.name == *name && family.kind == Kind::Counter);
         if counter || name.ends_with("_total") {
             let rated = range.is_some() && ["rate", "irate", "increase"].contains(&function);

@@ -11,7 +11,7 @@ use lanewatch::host::Spec;
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::model::reading::ReadError;
 use lanewatch::watch::clock::ManualClock;
-use lanewatch::watch::{Engine, Poller, Report};
+use lanewatch::watch::{Engine, HostReport, Poller};
 
 use super::bench::{Bench, specs};
 use super::common::faulty::{Fault, Faulty, Op};
@@ -34,20 +34,20 @@ fn poller(io: &Arc<Faulty>, deadline: Duration) -> Poller {
     Poller::new(&setup, specs, Arc::new(clock), Engine::new(Arc::default(), true), None).unwrap()
 }
 
-fn lines(report: &Arc<Report>) -> Vec<String> {
+fn lines(report: &Arc<HostReport>) -> Vec<String> {
     let mut text = String::new();
     encode(Format::Text, report, &Arc::default(), Process::default(), &mut text).unwrap();
     text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
 }
 
-fn stuck(report: &Report) -> BTreeMap<&'static str, Vec<String>> {
+fn stuck(report: &HostReport) -> BTreeMap<&'static str, Vec<String>> {
     let keys = |keys: &[Arc<str>]| keys.iter().map(ToString::to_string).collect::<BTreeSet<_>>().into_iter().collect();
     let all = report.snapshot.collectors.iter().map(|collector| (collector.name, keys(&collector.stuck)));
     all.filter(|(_, keys): &(_, Vec<String>)| !keys.is_empty()).collect()
 }
 
 /// Read errors of each collector that has any, by reason.
-fn errors(report: &Report) -> BTreeMap<&'static str, Vec<(ReadError, u64)>> {
+fn errors(report: &HostReport) -> BTreeMap<&'static str, Vec<(ReadError, u64)>> {
     let counted =
         |errors: [u64; ReadError::ALL.len()]| ReadError::ALL.into_iter().zip(errors).filter(|(_, n)| *n > 0).collect();
     let all = report.snapshot.collectors.iter().map(|collector| (collector.name, counted(collector.errors)));

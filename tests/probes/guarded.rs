@@ -19,7 +19,7 @@ use lanewatch::model::rdma::RdmaResources;
 use lanewatch::model::snapshot::{Fact, Snapshot};
 use lanewatch::model::units::BytesPerSecond;
 use lanewatch::watch::clock::{Clock as _, ManualClock};
-use lanewatch::watch::{Handle, Report};
+use lanewatch::watch::{HostReport, PollerHandle};
 
 use super::Scene;
 use super::common::host::HostTree;
@@ -29,7 +29,7 @@ pub(crate) fn key() -> BenchmarkKey {
 }
 
 /// A host whose port is up, silent and nobody's; `contexts` are open on the device.
-fn idle(host: &HostTree, contexts: u64) -> Report {
+fn idle(host: &HostTree, contexts: u64) -> HostReport {
     let report = Scene::new("ok", host).report();
     let counts = vec![(Arc::from("qp"), 3), (Arc::from("ctx"), contexts)];
     let mut facts: Vec<Fact> = vec![Arc::new(RdmaResources { device: DeviceName::new("mlx5_0"), counts })];
@@ -37,10 +37,10 @@ fn idle(host: &HostTree, contexts: u64) -> Report {
     facts.extend(report.snapshot.all::<PciFunction>().map(|function| Arc::new(function.clone()) as Fact));
     let snapshot = Snapshot::new(report.snapshot.taken, facts, Vec::new());
     let traffic = [(key().port.unwrap(), BytesPerSecond(1e3))].into();
-    Report { snapshot, traffic, ..(*report).clone() }
+    HostReport { snapshot, traffic, ..(*report).clone() }
 }
 
-fn refused(report: &Report, rules: &Rules, load: Option<f64>) -> Option<SkipReason> {
+fn refused(report: &HostReport, rules: &Rules, load: Option<f64>) -> Option<SkipReason> {
     facts(report, &key(), rules, load).err().map(|(reason, _)| reason)
 }
 
@@ -52,11 +52,11 @@ fn whatever_it_would_disturb_comes_first() {
     assert_eq!(refused(&report, &rules, Some(0.9)), Some(SkipReason::CpuBusy));
     assert_eq!(refused(&idle(&host, 2), &rules, None), Some(SkipReason::DeviceHeld));
     let traffic = |rate: f64| [(key().port.unwrap(), BytesPerSecond(rate))].into();
-    let busy = Report { traffic: traffic(5e8), ..report.clone() };
+    let busy = HostReport { traffic: traffic(5e8), ..report.clone() };
     assert_eq!(refused(&busy, &rules, None), Some(SkipReason::PortBusy), "2 % of 25 GB/s");
-    let unknown = Report { traffic: std::collections::BTreeMap::new(), ..report.clone() };
+    let unknown = HostReport { traffic: std::collections::BTreeMap::new(), ..report.clone() };
     assert_eq!(refused(&unknown, &rules, None), Some(SkipReason::Unknown));
-    let maintained = Report { maintenance: Some(Arc::from("in maintenance")), ..report.clone() };
+    let maintained = HostReport { maintenance: Some(Arc::from("in maintenance")), ..report.clone() };
     assert_eq!(refused(&maintained, &rules, None), Some(SkipReason::Maintenance));
     let mut down = HostTree::new(1);
     (down.cards[0].state, down.cards[0].phys_state) = ("1: DOWN", "2: Polling");
@@ -72,7 +72,7 @@ fn whatever_it_would_disturb_comes_first() {
 struct Agent {
     clock: Arc<ManualClock>,
     scheduler: Scheduler,
-    handle: Handle,
+    handle: PollerHandle,
     lock: std::path::PathBuf,
     _scene: Scene,
 }
@@ -100,7 +100,7 @@ impl Agent {
         Self { clock, scheduler, handle, lock, _scene: scene }
     }
 
-    fn report(&self) -> Arc<Report> {
+    fn report(&self) -> Arc<HostReport> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(self.handle.report(Duration::ZERO, Duration::from_secs(60))).unwrap()
     }
@@ -142,7 +142,7 @@ fn what_is_left_out_is_counted_with_its_reason() {
     agent.an_hour();
     let report = agent.report();
     let memory = BenchmarkKey { probe: Benchmark::Memory, port: None };
-    let skips = |report: &Report| report.probes.get(&memory).map(|past| past.skips.clone()).unwrap_or_default();
+    let skips = |report: &HostReport| report.probes.get(&memory).map(|past| past.skips.clone()).unwrap_or_default();
     assert!(skips(&report).get(&SkipReason::Maintenance).is_some_and(|count| *count >= 2), "{:?}", skips(&report));
     assert_eq!(report.probes[&memory].last, None, "nothing ran");
     let mut other = Agent::new(&[Benchmark::Memory], Policy::default());

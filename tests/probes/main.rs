@@ -30,7 +30,7 @@ use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Directi
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::policy::Policy;
 use lanewatch::watch::clock::{Clock, SystemClock};
-use lanewatch::watch::{Engine, Poller, Report};
+use lanewatch::watch::{Engine, HostReport, Poller};
 use tempfile::TempDir;
 
 /// A host, fakes of perftest, and what they wrote of themselves.
@@ -78,7 +78,7 @@ impl Scene {
         }
     }
 
-    pub(crate) fn report(&self) -> Arc<Report> {
+    pub(crate) fn report(&self) -> Arc<HostReport> {
         self.poller(Arc::new(SystemClock), Arc::new(Policy::default())).pass(Duration::from_secs(20))
     }
 

@@ -13,7 +13,7 @@ use lanewatch::bench::tools::Tools;
 use lanewatch::host::netlink::socket::route;
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome};
 use lanewatch::model::units::BytesPerSecond;
-use lanewatch::watch::Report;
+use lanewatch::watch::HostReport;
 
 use super::common::host::HostTree;
 use super::common::run::free_address;
@@ -59,7 +59,7 @@ fn key(probe: Benchmark) -> BenchmarkKey {
     BenchmarkKey { probe, port: super::guarded::key().port }
 }
 
-fn run(scene: &Scene, report: &Report, tools: &Tools, probe: Benchmark, peer: &dyn Peer) -> BenchmarkRun {
+fn run(scene: &Scene, report: &HostReport, tools: &Tools, probe: Benchmark, peer: &dyn Peer) -> BenchmarkRun {
     let patience = Patience { listen: Duration::from_secs(120), beyond: LONG, ..Patience::default() };
     let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
     let connect = route();

@@ -9,7 +9,7 @@ use lanewatch::export::{Format, Process, encode};
 use lanewatch::model::check::{Check, Severity};
 use lanewatch::model::event::EventKind;
 use lanewatch::model::kmsg::{KernelLog, MessageKind, MessageSource};
-use lanewatch::watch::Report;
+use lanewatch::watch::HostReport;
 use tempfile::TempDir;
 
 use super::common::exposition::parse;
@@ -30,22 +30,22 @@ fn lost_link(address: &str) -> String {
     format!("mlx5_core {address} ib0: Link down")
 }
 
-fn log(report: &Report) -> &KernelLog {
+fn log(report: &HostReport) -> &KernelLog {
     report.snapshot.all::<KernelLog>().next().unwrap()
 }
 
-fn links_down(report: &Report) -> u64 {
+fn links_down(report: &HostReport) -> u64 {
     let pair = (MessageSource::Mlx5Core, MessageKind::LinkDown);
     log(report).counts.iter().find(|(other, _)| *other == pair).map(|(_, count)| *count).unwrap()
 }
 
-fn losses(report: &Report) -> Vec<String> {
+fn losses(report: &HostReport) -> Vec<String> {
     let lost = report.events.iter().filter(|event| event.kind == EventKind::KernelLogLost);
     lost.map(|event| event.text.clone()).collect()
 }
 
 /// Series of kernel messages in the exposition, and the value of the one that counts what was lost.
-fn series(report: &Arc<Report>) -> (usize, f64) {
+fn series(report: &Arc<HostReport>) -> (usize, f64) {
     let mut text = String::new();
     encode(Format::Text, report, &Arc::default(), Process::default(), &mut text).unwrap();
     let samples = parse(&text).unwrap();
@@ -98,13 +98,13 @@ fn an_agent_that_starts_again_counts_nothing_twice() {
     let (io, devices) = of(&HostTree::new(2));
     let (state, now) = (TempDir::new().unwrap(), START.as_secs());
     let bad = format!("mlx5_core {}: device's health compromised - reached miss count", devices[0].address);
-    let health = |report: &Report| {
+    let health = |report: &HostReport| {
         found(report, Check::KernelMessage)
             .into_iter()
             .map(|f| (f.condition.severity, f.condition.reason))
             .collect::<Vec<_>>()
     };
-    let count = |report: &Report| {
+    let count = |report: &HostReport| {
         let pair = (MessageSource::Mlx5Core, MessageKind::DeviceHealth);
         log(report).counts.iter().find(|(other, _)| *other == pair).map(|(_, count)| *count)
     };

@@ -18,7 +18,7 @@ use common::hand::{Hand, found, of};
 use common::host::{Card, Device, GEN3, GEN4, HostTree, LinkEnd};
 use lanewatch::model::check::{Check, Severity};
 use lanewatch::model::event::EventKind;
-use lanewatch::watch::Report;
+use lanewatch::watch::HostReport;
 use rustix::io::Errno;
 use tempfile::TempDir;
 
@@ -30,7 +30,7 @@ struct Play {
     io: Arc<Faulty>,
     devices: Vec<Device>,
     hand: Hand,
-    report: Arc<Report>,
+    report: Arc<HostReport>,
 }
 
 impl Play {

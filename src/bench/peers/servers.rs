@@ -19,7 +19,7 @@ use crate::bench::tools::Tools;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
 use crate::model::ids::PortKey;
 use crate::watch::clock::Clock;
-use crate::watch::{Handle, Report};
+use crate::watch::{HostReport, PollerHandle};
 
 /// How long the server before may take to end: a probe runs several, one after the other.
 const AFTER: Duration = Duration::from_secs(2);
@@ -31,7 +31,7 @@ type Visit = (Option<IpAddr>, PortKey, Instant);
 
 /// Starts servers.
 pub struct Servers {
-    handle: Handle,
+    handle: PollerHandle,
     clock: Arc<dyn Clock>,
     station: Station,
     tools: Arc<Tools>,
@@ -54,7 +54,7 @@ pub struct Answered {
 
 impl Servers {
     /// One for the host that a poller reads.
-    pub fn new(handle: Handle, clock: Arc<dyn Clock>, station: Station, tools: Tools, gate: Gate) -> Self {
+    pub fn new(handle: PollerHandle, clock: Arc<dyn Clock>, station: Station, tools: Tools, gate: Gate) -> Self {
         Self { handle, clock, station, tools: Arc::new(tools), gate, visit: Mutex::default(), watch: Mutex::default() }
     }
 
@@ -155,7 +155,7 @@ impl Servers {
     }
 
     /// Whether the guard lets a server run. Traffic and holders may be those of the same peer's probe a moment ago.
-    fn may_run(&self, from: Option<IpAddr>, report: &Report, key: &BenchmarkKey) -> Result<(), Refusal> {
+    fn may_run(&self, from: Option<IpAddr>, report: &HostReport, key: &BenchmarkKey) -> Result<(), Refusal> {
         let Some(port) = &key.port else { return Ok(()) };
         let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(who, at, since): &Visit| *who == from && at == port && since.elapsed() < VISIT;

@@ -23,7 +23,7 @@ use crate::model::finding::Subject;
 use crate::model::ids::PortKey;
 use crate::model::rdma::PortState;
 use crate::model::units::BytesPerSecond;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Longest output that is read, in bytes.
 const LONGEST: u64 = 4 << 20;
@@ -111,13 +111,13 @@ fn called(path: &Path) -> String {
 }
 
 /// The first port of a device of this host: perftest takes that one, too, where it is not told.
-fn port_of(report: &Report, name: &str) -> Option<PortKey> {
+fn port_of(report: &HostReport, name: &str) -> Option<PortKey> {
     let device = report.snapshot.devices().find(|device| device.name.as_str() == name)?;
     Some(PortKey { device: device.name.clone(), port: device.ports.first()?.number })
 }
 
 /// One output in one line. `by_name`: it is held against the device of this host that has its device's name.
-fn summary(item: &Item, report: Option<&Report>, by_name: bool) -> String {
+fn summary(item: &Item, report: Option<&HostReport>, by_name: bool) -> String {
     let output = &item.output;
     let held = if by_name && item.port.is_some() { " (held against this host's)" } else { "" };
     let device = output.device().map(|device| format!(", {device}{held}")).unwrap_or_default();
@@ -141,7 +141,7 @@ fn summary(item: &Item, report: Option<&Report>, by_name: bool) -> String {
 }
 
 /// How a port that was down stands now.
-fn now(report: &Report, key: &PortKey) -> Option<String> {
+fn now(report: &HostReport, key: &PortKey) -> Option<String> {
     let down = report.findings.iter().map(|finding| &finding.condition).find(|condition| {
         condition.check == Check::PortDown && matches!(&condition.subject, Subject::Port(port) if port == key)
     });

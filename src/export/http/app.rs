@@ -18,7 +18,7 @@ use super::probe_server::ProbeRoute;
 use crate::export::agent::AgentState;
 use crate::export::negotiate;
 use crate::export::web::Web;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Where reports come from.
 pub trait Source: Send + Sync {
@@ -28,10 +28,10 @@ pub trait Source: Send + Sync {
         &self,
         max_age: Duration,
         wait: Duration,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<Report>>> + Send + '_>>;
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<HostReport>>> + Send + '_>>;
 
     /// The newest report, at once.
-    fn latest(&self) -> Option<Arc<Report>>;
+    fn latest(&self) -> Option<Arc<HostReport>>;
 }
 
 /// What the operator may choose.
@@ -185,7 +185,7 @@ impl App {
         }
     }
 
-    fn document(&self, document: Document, report: &Arc<Report>, headers: &HeaderMap) -> Answer {
+    fn document(&self, document: Document, report: &Arc<HostReport>, headers: &HeaderMap) -> Answer {
         let gzip = negotiate::gzip(values(headers, &header::ACCEPT_ENCODING));
         let agent = Arc::clone(&self.agent.lock().unwrap_or_else(PoisonError::into_inner));
         let Some(body) = self.bodies.get(document, gzip, report, &agent, &self.options.telemetry_path) else {

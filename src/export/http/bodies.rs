@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use crate::export::agent::{AgentState, Process};
 use crate::export::exposition::{self, Format};
 use crate::export::{json, page};
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// What can be made from a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub(super) struct Bodies {
 }
 
 struct Made {
-    report: Arc<Report>,
+    report: Arc<HostReport>,
     agent: Arc<AgentState>,
     bodies: Vec<(Document, bool, Bytes)>,
 }
@@ -54,7 +54,7 @@ impl Bodies {
         &self,
         document: Document,
         gzip: bool,
-        report: &Arc<Report>,
+        report: &Arc<HostReport>,
         agent: &Arc<AgentState>,
         telemetry_path: &str,
     ) -> Option<Bytes> {
@@ -90,7 +90,7 @@ impl Bodies {
 
 fn write(
     document: Document,
-    report: &Arc<Report>,
+    report: &Arc<HostReport>,
     agent: &Arc<AgentState>,
     telemetry_path: &str,
     out: &mut Out,

@@ -6,10 +6,10 @@ use super::{SCHEMA, host};
 use crate::model::benchmark::BenchmarkRun;
 use crate::model::ids::DeviceName;
 use crate::model::time::rfc3339;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// What came of some runs.
-pub fn runs(report: &Report, runs: &[BenchmarkRun]) -> Value {
+pub fn runs(report: &HostReport, runs: &[BenchmarkRun]) -> Value {
     json!({ "schema": SCHEMA, "host": host(report), "runs": runs.iter().map(run).collect::<Vec<_>>() })
 }
 

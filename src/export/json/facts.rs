@@ -19,10 +19,10 @@ use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::CollectorState;
 use crate::model::time::rfc3339;
 use crate::model::topology::Link;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Everything that was read.
-pub fn snapshot(report: &Report) -> Value {
+pub fn snapshot(report: &HostReport) -> Value {
     let agent = AgentState::default();
     let content = Content::new(report, &agent, Process::default());
     let system = report.snapshot.system();
@@ -177,7 +177,7 @@ fn netdev_value(netdev: &Netdev) -> Value {
     })
 }
 
-fn interrupts_value(report: &Report, function: &IrqFunction) -> Value {
+fn interrupts_value(report: &HostReport, function: &IrqFunction) -> Value {
     let cpus = |set: &Option<Arc<CpuSet>>| set.as_ref().map(ToString::to_string);
     let vector = |vector: &IrqVector| {
         json!({

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use crate::model::check::{Check, CheckResult, Status};
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 pub use facts::snapshot;
 
@@ -19,7 +19,7 @@ pub use facts::snapshot;
 pub const SCHEMA: u32 = 1;
 
 /// Status, findings and how many subjects stand where; the status is the report's, or what a caller makes of it.
-pub fn findings(report: &Report, status: Status) -> Value {
+pub fn findings(report: &HostReport, status: Status) -> Value {
     let excepted = report.excepted.iter().map(|(finding, why)| {
         let mut value = finding_value(report, finding);
         if let Value::Object(map) = &mut value {
@@ -56,15 +56,15 @@ pub fn findings(report: &Report, status: Status) -> Value {
 }
 
 /// The newest events, newest first.
-pub fn events(report: &Report) -> Value {
+pub fn events(report: &HostReport) -> Value {
     json!({ "schema": SCHEMA, "host": host(report), "events": &*report.events })
 }
 
-fn host(report: &Report) -> Option<&str> {
+fn host(report: &HostReport) -> Option<&str> {
     report.snapshot.system()?.hostname.as_deref()
 }
 
-fn finding_value(report: &Report, finding: &Finding) -> Value {
+fn finding_value(report: &HostReport, finding: &Finding) -> Value {
     let found = &finding.condition;
     json!({
         "check": found.check,
@@ -80,7 +80,7 @@ fn finding_value(report: &Report, finding: &Finding) -> Value {
     })
 }
 
-fn standings(report: &Report) -> Map<String, Value> {
+fn standings(report: &HostReport) -> Map<String, Value> {
     let of = |check: &Check| {
         let counts = report.standings.get(check).copied().unwrap_or_default();
         let counts = CheckResult::ALL.iter().zip(counts).map(|(standing, n)| (standing.as_str().to_owned(), n.into()));

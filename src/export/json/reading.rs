@@ -6,7 +6,7 @@ use super::{SCHEMA, host};
 use crate::assess::benchmark::Ceiling;
 use crate::bench::reading::{Limit, Output, Said};
 use crate::model::ids::PortKey;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// An output beside the port that it is held against.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub struct Item {
 }
 
 /// Outputs, and what they say together. `report`: the host they are held against.
-pub fn outputs(report: Option<&Report>, items: &[Item], together: Option<&str>) -> Value {
+pub fn outputs(report: Option<&HostReport>, items: &[Item], together: Option<&str>) -> Value {
     json!({
         "schema": SCHEMA,
         "host": report.and_then(host),

@@ -9,10 +9,10 @@ use crate::model::holder::Holder;
 use crate::model::sriov::{Fabric, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{MappedVf, Signal, Verification};
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// The map of these PFs, and what changed.
-pub fn map(report: &Report, pfs: &[&Pf], changes: &[Event]) -> Value {
+pub fn map(report: &HostReport, pfs: &[&Pf], changes: &[Event]) -> Value {
     let signals: Map<String, Value> = Signal::ALL
         .iter()
         .map(|signal| {
@@ -33,7 +33,7 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: &[Event]) -> Value {
 }
 
 /// One PF with its VFs.
-pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
+pub(super) fn pf_value(report: &HostReport, pf: &Pf) -> Value {
     let row = report.vf_map.pfs.get(&pf.address);
     let sources = HolderSources::new(&report.snapshot);
     let (detail, reason) = match pf.detail {
@@ -71,7 +71,7 @@ pub(super) fn pf_value(report: &Report, pf: &Pf) -> Value {
     })
 }
 
-fn vf_value(report: &Report, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> Value {
+fn vf_value(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> Value {
     let claim = vf.address.and_then(|address| sources.claim(address));
     let row = report.vf_map.vfs.get(&VfKey { pf: pf.address, vf: vf.number });
     json!({

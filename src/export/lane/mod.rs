@@ -12,7 +12,7 @@ use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::RdmaDevice;
 use crate::model::topology::{Link, LinkVerdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
-use crate::watch::Report;
+use crate::watch::HostReport;
 pub use port::PortEnd;
 
 /// The lane of a device, from its NUMA node to its ports.
@@ -75,7 +75,7 @@ impl HopState {
 }
 
 /// Every device's lane, in the order of their names.
-pub fn lanes(report: &Report) -> Vec<Lane<'_>> {
+pub fn lanes(report: &HostReport) -> Vec<Lane<'_>> {
     let mut devices: Vec<&RdmaDevice> = report.snapshot.devices().collect();
     devices.sort_by(|a, b| a.name.cmp(&b.name));
     devices.into_iter().map(|device| Lane::new(report, device)).collect()
@@ -83,7 +83,7 @@ pub fn lanes(report: &Report) -> Vec<Lane<'_>> {
 
 impl<'a> Lane<'a> {
     /// Puts the lane of a device together.
-    pub fn new(report: &'a Report, device: &'a RdmaDevice) -> Self {
+    pub fn new(report: &'a HostReport, device: &'a RdmaDevice) -> Self {
         let function = device.identity.pci_address.and_then(|address| report.snapshot.function(address));
         let node = function.and_then(|function| function.numa_node);
         let limit = limit(report, device);
@@ -131,7 +131,7 @@ impl<'a> Lane<'a> {
 }
 
 /// The link of which the active ports ask for most in proportion to what it carries, if that is too much.
-fn limit<'a>(report: &'a Report, device: &RdmaDevice) -> Option<&'a Link> {
+fn limit<'a>(report: &'a HostReport, device: &RdmaDevice) -> Option<&'a Link> {
     let function = report.lanes.paths.get(&device.name)?.function;
     let fastest = fastest(report, device).0;
     let asked = |link: &Link| report.lanes.demand.get(&link.name).map_or(fastest, |demand| demand.0.max(fastest));
@@ -141,7 +141,7 @@ fn limit<'a>(report: &'a Report, device: &RdmaDevice) -> Option<&'a Link> {
 }
 
 /// The rate of the fastest active port of a device.
-fn fastest(report: &Report, device: &RdmaDevice) -> BytesPerSecond {
+fn fastest(report: &HostReport, device: &RdmaDevice) -> BytesPerSecond {
     let ports = report.lanes.ports.iter().filter(|(key, _)| key.device == device.name);
     BytesPerSecond(ports.filter_map(|(_, lane)| lane.rate).fold(0.0, |most, rate| most.max(rate.0)))
 }

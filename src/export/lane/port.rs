@@ -8,7 +8,7 @@ use crate::model::reading::Reading;
 use crate::model::time::rfc3339;
 use crate::model::topology::Link;
 use crate::model::units::BytesPerSecond;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// The end of a lane.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub struct PortEnd<'a> {
 }
 
 impl<'a> PortEnd<'a> {
-    pub(super) fn new(report: &Report, device: &'a RdmaDevice, port: &'a Port, limit: Option<&Link>) -> Self {
+    pub(super) fn new(report: &HostReport, device: &'a RdmaDevice, port: &'a Port, limit: Option<&Link>) -> Self {
         let key = PortKey { device: device.name.clone(), port: port.number };
         let lane = report.lanes.ports.get(&key).cloned().unwrap_or_default();
         let carries = lane.share.or(lane.ceiling);
@@ -110,7 +110,7 @@ fn probe(run: &BenchmarkRun) -> String {
     format!("{name}{peer} measured ({at}, {outcome}): {}", run.text)
 }
 
-fn path_bandwidth(report: &Report, device: &DeviceName) -> Option<BytesPerSecond> {
+fn path_bandwidth(report: &HostReport, device: &DeviceName) -> Option<BytesPerSecond> {
     report.lanes.paths.get(device).map(|path| path.bandwidth)
 }
 

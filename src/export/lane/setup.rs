@@ -6,10 +6,10 @@ use super::PortEnd;
 use crate::model::ethtool::NetdevLine;
 use crate::model::netsetup::{NetdevSetup, Offload, PortAddressing};
 use crate::model::rdma::LinkLayer;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// What is known of a port's addressing and of its interface, a line for each side of it.
-pub fn lines(report: &Report, end: &PortEnd<'_>) -> Vec<String> {
+pub fn lines(report: &HostReport, end: &PortEnd<'_>) -> Vec<String> {
     let snapshot = &report.snapshot;
     let mut lines = Vec::new();
     if let Some(addressing) = snapshot.all::<PortAddressing>().find(|addressing| addressing.port == end.key) {

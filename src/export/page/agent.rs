@@ -7,7 +7,7 @@ use crate::assess::visibility::{VisibilityLevel, visibility};
 use crate::export::gaps::gaps;
 use crate::model::check::{Check, CheckResult};
 use crate::model::snapshot::CollectorState;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Events shown; all that are kept are in the JSON.
 const EVENTS: usize = 15;
@@ -19,7 +19,7 @@ const GAPS: usize = 15;
 const FAULTS: usize = 12;
 
 /// What could not be judged, and why.
-pub(super) fn unknown(report: &Report) -> Markup {
+pub(super) fn unknown(report: &HostReport) -> Markup {
     let gaps = gaps(report);
     html! {
         @if !gaps.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn unknown(report: &Report) -> Markup {
 }
 
 /// What a missing permission hides.
-pub(super) fn limits(report: &Report) -> Markup {
+pub(super) fn limits(report: &HostReport) -> Markup {
     html! {
         @if !report.limited.is_empty() {
             section {
@@ -49,7 +49,7 @@ pub(super) fn limits(report: &Report) -> Markup {
 }
 
 /// How much of the host is seen, and what would show more.
-pub(super) fn visibility_table(report: &Report) -> Markup {
+pub(super) fn visibility_table(report: &HostReport) -> Markup {
     let sights = visibility(&report.snapshot, &report.vf_map);
     let blind = sights.iter().filter(|sight| sight.seen >= VisibilityLevel::Partly).count();
     html! {
@@ -77,7 +77,7 @@ pub(super) fn visibility_table(report: &Report) -> Markup {
 }
 
 /// The last events, newest first.
-pub(super) fn events(report: &Report) -> Markup {
+pub(super) fn events(report: &HostReport) -> Markup {
     html! {
         section {
             h2 { "Last events" }
@@ -101,7 +101,7 @@ pub(super) fn events(report: &Report) -> Markup {
 }
 
 /// How many subjects stand where with each check.
-pub(super) fn checks(report: &Report) -> Markup {
+pub(super) fn checks(report: &HostReport) -> Markup {
     html! {
         section {
             details {
@@ -128,7 +128,7 @@ pub(super) fn checks(report: &Report) -> Markup {
 }
 
 /// How each collector fared, and what it could not read.
-pub(super) fn collectors(report: &Report) -> Markup {
+pub(super) fn collectors(report: &HostReport) -> Markup {
     let collectors = &report.snapshot.collectors;
     let troubled = |collector: &CollectorState| !collector.success || !collector.faults.is_empty();
     let any = collectors.iter().any(troubled);

@@ -5,10 +5,10 @@ use maud::{Markup, html};
 use super::span;
 use crate::model::finding::Finding;
 use crate::model::time::rfc3339;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// The findings, worst first.
-pub(super) fn section(report: &Report) -> Markup {
+pub(super) fn section(report: &HostReport) -> Markup {
     html! {
         section {
             h2 { "Findings" @if !report.findings.is_empty() { " " span.count { (report.findings.len()) } } }
@@ -19,7 +19,7 @@ pub(super) fn section(report: &Report) -> Markup {
 }
 
 /// Findings that policy accepts, with the reason it gives.
-pub(super) fn accepted(report: &Report) -> Markup {
+pub(super) fn accepted(report: &HostReport) -> Markup {
     html! {
         @if !report.excepted.is_empty() {
             section {
@@ -38,7 +38,7 @@ pub(super) fn accepted(report: &Report) -> Markup {
 }
 
 /// One finding.
-pub(super) fn one(report: &Report, finding: &Finding) -> Markup {
+pub(super) fn one(report: &HostReport, finding: &Finding) -> Markup {
     let condition = &finding.condition;
     let taken = report.snapshot.taken;
     html! {

@@ -8,10 +8,10 @@ use crate::model::check::Severity;
 use crate::model::pcie::FunctionKind;
 use crate::model::rdma::LinkLayer;
 use crate::model::units::BytesPerSecond;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// One device: a line that says all, and the picture behind it.
-pub(super) fn device(report: &Report, lane: &Lane<'_>, draw: bool) -> Markup {
+pub(super) fn device(report: &HostReport, lane: &Lane<'_>, draw: bool) -> Markup {
     let worst = lane.findings.iter().map(|finding| finding.condition.severity).max();
     let serious = worst.filter(|severity| *severity > Severity::Info);
     let held_back = lane.ports.iter().any(|end| end.held_back);
@@ -72,7 +72,7 @@ fn thickness(bandwidth: Option<BytesPerSecond>) -> String {
     format!("--w:{:.0}px", 3.0 + 19.0 * (gbits / 256.0).clamp(0.0, 1.0).sqrt())
 }
 
-fn picture(report: &Report, lane: &Lane<'_>) -> Markup {
+fn picture(report: &HostReport, lane: &Lane<'_>) -> Markup {
     html! {
         div.picture {
             (memory(lane))
@@ -113,7 +113,7 @@ fn memory(lane: &Lane<'_>) -> Markup {
 }
 
 /// The port above a link; below the first link, it is one of a switch.
-fn above(report: &Report, lane: &Lane<'_>, index: usize, hop: &Hop<'_>) -> Markup {
+fn above(report: &HostReport, lane: &Lane<'_>, index: usize, hop: &Hop<'_>) -> Markup {
     let before = index.checked_sub(1).and_then(|before| lane.hops.get(before));
     html! {
         div.box {

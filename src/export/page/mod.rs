@@ -11,7 +11,7 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use crate::export::lane::{Lane, lanes};
 use crate::model::check::Status;
 use crate::model::time::rfc3339;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 const STYLE: &str = include_str!("style.css");
 
@@ -23,7 +23,7 @@ pub const CONTENT_SECURITY_POLICY: &str =
 const DRAWN: usize = 4;
 
 /// The page. No report means that the first pass is not complete.
-pub fn page(report: Option<&Report>, telemetry_path: &str) -> String {
+pub fn page(report: Option<&HostReport>, telemetry_path: &str) -> String {
     let title = report.map_or_else(
         || "lanewatch: STARTING".to_owned(),
         |report| format!("lanewatch: {} on {}", word(report.status), host(report)),
@@ -54,7 +54,7 @@ pub fn page(report: Option<&Report>, telemetry_path: &str) -> String {
     .into_string()
 }
 
-fn whole(report: &Report) -> Markup {
+fn whole(report: &HostReport) -> Markup {
     let lanes = lanes(report);
     html! {
         (header(report, &lanes))
@@ -76,7 +76,7 @@ fn whole(report: &Report) -> Markup {
     }
 }
 
-fn header(report: &Report, lanes: &[Lane<'_>]) -> Markup {
+fn header(report: &HostReport, lanes: &[Lane<'_>]) -> Markup {
     let ports = || lanes.iter().flat_map(|lane| &lane.ports);
     let active = ports().filter(|end| end.port.is_active()).count();
     let unread = ports().filter(|end| end.port.state.value().is_none()).count();
@@ -115,7 +115,7 @@ fn footer(telemetry_path: &str) -> Markup {
 }
 
 /// The host's name, as far as it has one.
-fn host(report: &Report) -> &str {
+fn host(report: &HostReport) -> &str {
     report.snapshot.system().and_then(|system| system.hostname.as_deref()).unwrap_or("this host")
 }
 

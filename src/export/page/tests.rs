@@ -5,7 +5,7 @@ use crate::assess::capacity::HostCapacity;
 use crate::export::testing;
 use crate::model::event::{Event, EventKind};
 
-fn report() -> Report {
+fn report() -> HostReport {
     let mut report = testing::report();
     report.lanes = HostCapacity::new(&report.snapshot, &report.topology);
     report

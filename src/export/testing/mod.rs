@@ -28,7 +28,7 @@ use crate::model::system::System;
 use crate::model::time::{BootTime, Timestamp};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 pub(super) use facts::counters;
 use facts::{devices, functions, pf, probes, vf_map};
@@ -168,7 +168,7 @@ fn posture() -> Posture {
 }
 
 /// A host with a card that trained at half speed and width, a RoCE card with odd texts, a VF and a software device.
-pub(super) fn report() -> Report {
+pub(super) fn report() -> HostReport {
     let functions = functions();
     let topology = Topology::new(functions.iter());
     let resources = RdmaResources {
@@ -204,7 +204,7 @@ pub(super) fn report() -> Report {
         quarantined: 1,
     };
     let pci = CollectorState { name: "pci", stuck: vec![Arc::from("0000:3b:00.0")], ..CollectorState::default() };
-    Report {
+    HostReport {
         snapshot: Snapshot::new(now(), facts, vec![rdma, pci]),
         topology,
         lanes: lanes(),
@@ -252,7 +252,7 @@ pub(super) fn report() -> Report {
 }
 
 /// A report of these devices and nothing else.
-pub(super) fn report_of(devices: Vec<RdmaDevice>) -> Report {
+pub(super) fn report_of(devices: Vec<RdmaDevice>) -> HostReport {
     let facts: Vec<Fact> = devices.into_iter().map(|device| Arc::new(device) as Fact).collect();
-    Report { snapshot: Snapshot::new(now(), facts, Vec::new()), ..report() }
+    HostReport { snapshot: Snapshot::new(now(), facts, Vec::new()), ..report() }
 }

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use super::check::wrapped;
 use crate::model::benchmark::{BenchmarkRun, Direction, Outcome, Statistic};
 use crate::model::units::BytesPerSecond;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// What came of some runs.
-pub fn runs(report: &Report, runs: &[BenchmarkRun]) -> String {
+pub fn runs(report: &HostReport, runs: &[BenchmarkRun]) -> String {
     let mut out = String::new();
     for run in runs {
         // Writing to a string cannot fail.

@@ -14,7 +14,7 @@ use crate::model::finding::Finding;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fault;
 use crate::model::time::rfc3339;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Longest line node-problem-detector keeps.
 const NPD_LINE: usize = 80;
@@ -23,7 +23,7 @@ const NPD_LINE: usize = 80;
 const GAPS: usize = 8;
 
 /// For people; `verbose` adds how the host is set up, how every check stands and what could not be read.
-pub fn text(report: &Report, status: Status, verbose: bool) -> String {
+pub fn text(report: &HostReport, status: Status, verbose: bool) -> String {
     let mut out = format!("{}: {}\n", word(status), headline(report, status));
     for finding in &report.findings {
         let condition = &finding.condition;
@@ -62,7 +62,7 @@ pub fn text(report: &Report, status: Status, verbose: bool) -> String {
 }
 
 /// Nagios: one line with performance data, then the findings.
-pub fn nagios(report: &Report, status: Status) -> String {
+pub fn nagios(report: &HostReport, status: Status) -> String {
     let count = |severity| report.findings.iter().filter(|f| f.condition.severity == severity).count();
     let (active, unknown, ports) = ports(report);
     let mut out = format!(
@@ -82,7 +82,7 @@ pub fn nagios(report: &Report, status: Status) -> String {
 }
 
 /// node-problem-detector: one short line.
-pub fn npd(report: &Report, status: Status) -> String {
+pub fn npd(report: &HostReport, status: Status) -> String {
     let text = match report.findings.first().filter(|f| f.condition.severity > Severity::Info) {
         Some(finding) => {
             format!("{} {}: {}", finding.condition.subject, finding.condition.check.as_str(), finding.condition.reason)
@@ -104,13 +104,13 @@ const fn word(status: Status) -> &'static str {
 }
 
 /// Ports that are active, those of which that is not known, and all.
-fn ports(report: &Report) -> (usize, usize, usize) {
+fn ports(report: &HostReport) -> (usize, usize, usize) {
     let ports = || report.snapshot.devices().flat_map(|device| &device.ports);
     let unknown = ports().filter(|port| port.state.value().is_none()).count();
     (ports().filter(|port| port.is_active()).count(), unknown, ports().count())
 }
 
-fn headline(report: &Report, status: Status) -> String {
+fn headline(report: &HostReport, status: Status) -> String {
     let (active, unread, ports) = ports(report);
     let not_known = if unread == 0 { String::new() } else { format!(", {unread} not known") };
     let devices = report.snapshot.devices().count();
@@ -134,7 +134,7 @@ fn headline(report: &Report, status: Status) -> String {
 }
 
 /// What makes a status unknown: the first cause, with its subjects.
-fn unknown(report: &Report) -> String {
+fn unknown(report: &HostReport) -> String {
     let rootless = |environment: &&Environment| !environment.has_sysfs;
     if let Some(environment) = report.snapshot.all::<Environment>().find(rootless) {
         return format!("there is no sysfs at {}", environment.sysfs);
@@ -166,7 +166,7 @@ fn unknown(report: &Report) -> String {
 }
 
 /// What is seen of the host, and what would show more.
-fn visibility_lines(report: &Report) -> String {
+fn visibility_lines(report: &HostReport) -> String {
     let mut out = String::from("\narea             visible\n");
     for sight in visibility(&report.snapshot, &report.vf_map) {
         let remedy = sight.remedy.map_or_else(String::new, |remedy| format!("; would change that: {remedy}"));
@@ -175,7 +175,7 @@ fn visibility_lines(report: &Report) -> String {
     out
 }
 
-fn details(report: &Report) -> String {
+fn details(report: &HostReport) -> String {
     let mut out = String::from("\ncheck                    ok  degraded  failed  unknown  skipped\n");
     for check in Check::ALL {
         let [ok, degraded, failed, unknown, skipped] =

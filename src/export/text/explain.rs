@@ -9,13 +9,13 @@ use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::snapshot::Snapshot;
 use crate::model::time::rfc3339;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Width of the column of names.
 const NAMES: usize = 16;
 
 /// Draws a lane; with a port number, that port alone.
-pub fn lane(report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -> String {
+pub fn lane(report: &HostReport, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -> String {
     let mut out = String::new();
     let ports: Vec<&PortEnd<'_>> = lane.ports.iter().filter(|end| only.is_none_or(|n| end.port.number == n)).collect();
     let _ = writeln!(out, "{}\n", paint.bold(lane.device.name.as_str()));
@@ -159,7 +159,7 @@ fn device(out: &mut String, lane: &Lane<'_>, paint: Paint) {
     bar(out);
 }
 
-fn port(out: &mut String, report: &Report, end: &PortEnd<'_>, paint: Paint) {
+fn port(out: &mut String, report: &HostReport, end: &PortEnd<'_>, paint: Paint) {
     let port = end.port;
     let mut facts = Vec::new();
     facts.extend(port.link_layer.as_ref().map(|layer| layer.as_str().to_owned()));
@@ -183,7 +183,7 @@ fn port(out: &mut String, report: &Report, end: &PortEnd<'_>, paint: Paint) {
     }
 }
 
-fn findings(out: &mut String, report: &Report, lane: &Lane<'_>, only: Option<u32>, paint: Paint) {
+fn findings(out: &mut String, report: &HostReport, lane: &Lane<'_>, only: Option<u32>, paint: Paint) {
     let shown = lane.findings.iter().map(|finding| (&finding.condition, finding.since));
     let shown = shown.filter(|(condition, _)| only.is_none_or(|n| condition.port.is_none_or(|port| port == n)));
     for (condition, since) in shown {

@@ -4,10 +4,10 @@ use std::fmt::Write as _;
 
 use crate::model::count::counted;
 use crate::model::posture::Posture;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// A paragraph about the host and a line for each RDMA device; nothing of what the host does not say.
-pub fn facts(report: &Report) -> String {
+pub fn facts(report: &HostReport) -> String {
     let mut out = String::new();
     if let Some(posture) = report.snapshot.all::<Posture>().next() {
         out.push_str("\nhost\n");

@@ -2,16 +2,16 @@
 
 use crate::assess::vf::holders::HolderSources;
 use crate::model::sriov::Pf;
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// Who has a PF that was given away; none for one that this host drives itself.
-pub fn given(report: &Report, pf: &Pf) -> Option<String> {
+pub fn given(report: &HostReport, pf: &Pf) -> Option<String> {
     let holder = HolderSources::new(&report.snapshot).holder_of_pf(pf)?.holder;
     Some(format!("given away whole (driver {}), held by {holder}", pf.driver.as_deref().unwrap_or("unknown")))
 }
 
 /// What `explain` says of a PF without an RDMA device.
-pub fn explained(report: &Report, pf: &Pf) -> String {
+pub fn explained(report: &HostReport, pf: &Pf) -> String {
     match given(report, pf) {
         Some(text) => format!("{}\n\n  {text}\n", pf.address),
         None => format!(

@@ -14,7 +14,7 @@ use crate::model::ids::DeviceName;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{MappedVf, Verification};
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 const HEADINGS: [&str; 11] =
     ["VF", "address", "driver", "group", "identity", "VLAN", "claimed", "link", "holder", "since", "state"];
@@ -23,7 +23,7 @@ const HEADINGS: [&str; 11] =
 const CLAIMED: usize = 6;
 
 /// The map of these PFs, then the findings about VFs, then what changed.
-pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
+pub fn map(report: &HostReport, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
     let mut out = String::new();
     if pfs.is_empty() {
         out.push_str("no card here can have VFs\n");
@@ -57,7 +57,7 @@ pub fn map(report: &Report, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
     out
 }
 
-fn head(out: &mut String, report: &Report, pf: &Pf) {
+fn head(out: &mut String, report: &HostReport, pf: &Pf) {
     let mut names: Vec<&str> = pf.netdevs.iter().map(|name| &**name).collect();
     names.extend(pf.devices.iter().map(DeviceName::as_str));
     names.extend(pf.driver.as_deref());
@@ -92,7 +92,7 @@ fn head(out: &mut String, report: &Report, pf: &Pf) {
     }
 }
 
-fn cells(report: &Report, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> [String; 11] {
+fn cells(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> [String; 11] {
     let row = report.vf_map.vfs.get(&VfKey { pf: pf.address, vf: vf.number });
     let dash = || "-".to_owned();
     let text = |value: Option<String>| value.unwrap_or_else(dash);

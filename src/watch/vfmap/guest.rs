@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use super::Draft;
+use super::VfMapDraft;
 use super::row::is_proof;
 use crate::model::counter::CounterKind;
 use crate::model::ids::PciAddress;
@@ -22,14 +22,14 @@ const SETTLE: Duration = Duration::from_secs(10 * 60);
 
 /// What is carried from one pass to the next.
 #[derive(Debug, Default)]
-pub(super) struct Guest {
+pub(super) struct GuestTracker {
     functions: bool,
     clock: Option<Timestamp>,
     forks: Option<u64>,
 }
 
-impl Guest {
-    pub(super) fn observe(&mut self, draft: &mut Draft<'_>, snapshot: &Snapshot) {
+impl GuestTracker {
+    pub(super) fn observe(&mut self, draft: &mut VfMapDraft<'_>, snapshot: &Snapshot) {
         let machine = snapshot.all::<Machine>().next();
         let clock = self.clock.replace(snapshot.taken);
         if machine.is_none_or(|machine| machine.hypervisor != Some(true)) {
@@ -63,7 +63,7 @@ impl Guest {
     }
 
     /// A function that appears was probed by its driver: it is known to work.
-    fn functions_come_and_go(&mut self, draft: &mut Draft<'_>, snapshot: &Snapshot) {
+    fn functions_come_and_go(&mut self, draft: &mut VfMapDraft<'_>, snapshot: &Snapshot) {
         if snapshot.collector("pci").is_none_or(|pci| pci.listed.is_none() || !pci.stuck.is_empty()) {
             return;
         }
@@ -94,7 +94,7 @@ impl Guest {
 }
 
 /// Takes back the trust in every function of this guest.
-fn doubt_all(draft: &mut Draft<'_>, snapshot: &Snapshot, signal: Signal, text: String) {
+fn doubt_all(draft: &mut VfMapDraft<'_>, snapshot: &Snapshot, signal: Signal, text: String) {
     draft.signal(signal, "", text);
     for (address, row) in &mut draft.map.guest {
         row.verification = Verification::Unverified { since: draft.now, signal };

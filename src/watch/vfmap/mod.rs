@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::learn::News;
+use super::history_updater::HistoryEvent;
 use crate::assess::vf::holders::HolderSources;
 use crate::model::event::EventKind;
 use crate::model::holder::{Holder, Openers};
@@ -18,27 +18,27 @@ use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, VfKey};
 use crate::model::vfmap::{MappedVf, Signal, Verification, VfIdentity, VfMap};
-use guest::Guest;
+use guest::GuestTracker;
 
 /// Machines whose identities are remembered.
 const MOST_MACHINES: usize = 4096;
 
 /// What a mapper carries from one pass to the next besides the map itself.
 #[derive(Debug, Default)]
-pub struct Mapper {
+pub struct VfMapUpdater {
     /// Domains that run, and whether they hold VFs; none before the first pass that could tell.
     domains: Option<BTreeMap<Arc<str>, bool>>,
-    guest: Guest,
+    guest: GuestTracker,
 }
 
 /// The map while a pass is taken in.
-struct Draft<'a> {
+struct VfMapDraft<'a> {
     map: &'a mut VfMap,
     now: SystemTime,
-    news: Vec<News>,
+    news: Vec<HistoryEvent>,
 }
 
-impl Draft<'_> {
+impl VfMapDraft<'_> {
     /// Counts a signal and says so.
     fn signal(&mut self, signal: Signal, subject: &str, text: String) {
         let seen = self.map.signals.entry(signal).or_default();
@@ -64,11 +64,11 @@ impl Draft<'_> {
     }
 }
 
-impl Mapper {
+impl VfMapUpdater {
     /// Takes a pass into the map and says what happened.
-    pub fn observe(&mut self, map: &mut VfMap, snapshot: &Snapshot) -> Vec<News> {
+    pub fn observe(&mut self, map: &mut VfMap, snapshot: &Snapshot) -> Vec<HistoryEvent> {
         let sources = HolderSources::new(snapshot);
-        let mut draft = Draft { map, now: snapshot.taken.wall, news: Vec::new() };
+        let mut draft = VfMapDraft { map, now: snapshot.taken.wall, news: Vec::new() };
         forget_gone(&mut draft, snapshot);
         for pf in snapshot.all::<Pf>() {
             observe_pf(&mut draft, &sources, pf);
@@ -80,7 +80,7 @@ impl Mapper {
     }
 
     /// Domains that hold VFs, by libvirt's live statuses and by their processes.
-    fn domains_come_and_go(&mut self, draft: &mut Draft<'_>, sources: &HolderSources<'_>, snapshot: &Snapshot) {
+    fn domains_come_and_go(&mut self, draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>, snapshot: &Snapshot) {
         let Some(libvirt) = sources.libvirt else { return };
         if !libvirt.readable {
             return;
@@ -121,7 +121,7 @@ impl Mapper {
 }
 
 /// Leaves out PFs that are no longer listed. One that does not answer stays as it was.
-fn forget_gone(draft: &mut Draft<'_>, snapshot: &Snapshot) {
+fn forget_gone(draft: &mut VfMapDraft<'_>, snapshot: &Snapshot) {
     let Some(listed) = snapshot.collector("sriov").and_then(|collector| collector.listed.as_ref()) else { return };
     let gone: Vec<PciAddress> =
         draft.map.pfs.keys().copied().filter(|pf| !listed.iter().any(|key| **key == *pf.to_string())).collect();
@@ -132,7 +132,7 @@ fn forget_gone(draft: &mut Draft<'_>, snapshot: &Snapshot) {
     }
 }
 
-fn observe_pf(draft: &mut Draft<'_>, sources: &HolderSources<'_>, pf: &Pf) {
+fn observe_pf(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>, pf: &Pf) {
     let known = draft.map.pfs.contains_key(&pf.address);
     let row = draft.map.pfs.entry(pf.address).or_default();
     let reprobed = row.probe.zip(pf.probe).is_some_and(|(before, now)| before != now);
@@ -160,7 +160,7 @@ fn observe_pf(draft: &mut Draft<'_>, sources: &HolderSources<'_>, pf: &Pf) {
 
 /// Remembers what the VFs of each machine are. What was remembered stays expected until the machine has it again,
 /// or wants what it has now.
-fn remember_machines(draft: &mut Draft<'_>, sources: &HolderSources<'_>) {
+fn remember_machines(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>) {
     let mut now: BTreeMap<Arc<str>, Vec<(&MappedVf, VfIdentity)>> = BTreeMap::new();
     for row in draft.map.vfs.values() {
         if let Holder::Vm(name) = &row.holder

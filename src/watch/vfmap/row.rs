@@ -29,7 +29,7 @@ pub(super) fn is_proof(mark: Option<(u64, u64)>, now: Option<(u64, u64)>) -> boo
 
 /// Takes a VF into the map. `announce`: the PF was known before, so that a VF which is new is news.
 pub(super) fn observe(
-    draft: &mut Draft<'_>,
+    draft: &mut VfMapDraft<'_>,
     sources: &HolderSources<'_>,
     pf: &Pf,
     vf: &Vf,
@@ -79,33 +79,35 @@ pub(super) fn observe(
 
 /// How a tenure began in this pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Begun {
+enum HoldingChange {
     /// It goes on, or there is none.
     No,
     /// Another holder or another process, as far as can be seen by name.
     Yes,
     /// Another process: it opened, and by that reset, the function.
-    Opened,
+    DiscoveredReader,
 }
 
 /// Begins and ends tenures. What is unknown now ends nothing.
-fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: SystemTime) -> Begun {
+fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: SystemTime) -> HoldingChange {
     match held.holder {
-        Holder::Unknown(_) => return Begun::No,
+        Holder::Unknown(_) => return HoldingChange::No,
         Holder::None => {
             row.tenure = None;
-            return Begun::No;
+            return HoldingChange::No;
         }
         _ => {}
     }
     let begun = match &row.tenure {
-        Some(tenure) if tenure.pid.is_some() && held.pid.is_some() && tenure.pid != held.pid => Begun::Opened,
+        Some(tenure) if tenure.pid.is_some() && held.pid.is_some() && tenure.pid != held.pid => HoldingChange::Opened,
         // The process is the same, whatever it is called now.
-        Some(tenure) if tenure.holder == held.holder || (held.pid.is_some() && tenure.pid == held.pid) => Begun::No,
-        None if held.pid.is_some() => Begun::Opened,
-        Some(_) | None => Begun::Yes,
+        Some(tenure) if tenure.holder == held.holder || (held.pid.is_some() && tenure.pid == held.pid) => {
+            HoldingChange::No
+        }
+        None if held.pid.is_some() => HoldingChange::Opened,
+        Some(_) | None => HoldingChange::Yes,
     };
-    if begun == Begun::No {
+    if begun == HoldingChange::No {
         if let Some(tenure) = &mut row.tenure {
             let being_set_up = now.duration_since(tenure.since).is_ok_and(|time| time < SET_UP);
             tenure.pid = held.pid.or(tenure.pid);
@@ -123,7 +125,7 @@ fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: System
 }
 
 /// What gives trust back.
-fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: Begun, claimed: bool, now: SystemTime) {
+fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: HoldingChange, claimed: bool, now: SystemTime) {
     if !matches!(row.verification, Verification::Unverified { .. }) {
         return;
     }
@@ -131,7 +133,7 @@ fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: Begun, cl
     let expected = row.tenure.as_ref().map(|tenure| tenure.identity);
     let configured = before.identity != row.identity && !row.identity.is_empty() && expected == Some(row.identity);
     let moved = is_proof(row.mark, traffic(vf));
-    if bound || begun == Begun::Opened || configured || moved {
+    if bound || begun == HoldingChange::Opened || configured || moved {
         (row.verification, row.mark) = (Verification::Verified(now), None);
     } else if matches!(row.holder, Holder::None | Holder::Host(_)) && !claimed {
         // Nobody is left who could be disturbed.
@@ -140,7 +142,13 @@ fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: Begun, cl
 }
 
 /// What happened to a VF under a guest that calls for a proof.
-fn disturbance(before: &MappedVf, row: &MappedVf, begun: Begun, claimed: bool, pf_reprobed: bool) -> Option<Signal> {
+fn disturbance(
+    before: &MappedVf,
+    row: &MappedVf,
+    begun: HoldingChange,
+    claimed: bool,
+    pf_reprobed: bool,
+) -> Option<Signal> {
     let guest = before.tenure.as_ref().filter(|tenure| tenure.holder.is_guest())?;
     let left = matches!(row.holder, Holder::None | Holder::Host(_));
     if left && before.holder == guest.holder && claimed {
@@ -155,10 +163,10 @@ fn disturbance(before: &MappedVf, row: &MappedVf, begun: Begun, claimed: bool, p
     let handed = row.holder.is_guest() && row.holder != guest.holder;
     let renumbered = before.iommu_group.zip(row.iommu_group).is_some_and(|(before, now)| before != now);
     match begun {
-        Begun::Yes if handed && !remade && !bound => Some(Signal::HolderChanged),
-        Begun::No if remade => Some(Signal::VfRecreated),
-        Begun::No if pf_reprobed => Some(Signal::PfReprobed),
-        Begun::No if renumbered => Some(Signal::GroupRenumbered),
+        HoldingChange::Yes if handed && !remade && !bound => Some(Signal::HolderChanged),
+        HoldingChange::No if remade => Some(Signal::VfRecreated),
+        HoldingChange::No if pf_reprobed => Some(Signal::PfReprobed),
+        HoldingChange::No if renumbered => Some(Signal::GroupRenumbered),
         _ => None,
     }
 }

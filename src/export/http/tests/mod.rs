@@ -16,18 +16,18 @@ use super::app::{App, Options, Source};
 use super::listen::serve_within;
 use super::timed::Limits;
 use crate::export::{AgentState, testing};
-use crate::watch::Report;
+use crate::watch::HostReport;
 
 /// A source with one report, or none, that takes its time.
 #[derive(Default)]
 struct Fixed {
-    report: Mutex<Option<Arc<Report>>>,
+    report: Mutex<Option<Arc<HostReport>>>,
     delay: Duration,
     asked: Mutex<Vec<(Duration, Duration)>>,
 }
 
 impl Fixed {
-    fn with(report: Report) -> Arc<Self> {
+    fn with(report: HostReport) -> Arc<Self> {
         Arc::new(Self { report: Mutex::new(Some(Arc::new(report))), ..Self::default() })
     }
 }
@@ -37,7 +37,7 @@ impl Source for Fixed {
         &self,
         max_age: Duration,
         wait: Duration,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<Report>>> + Send + '_>> {
+    ) -> Pin<Box<dyn Future<Output = Option<Arc<HostReport>>> + Send + '_>> {
         self.asked.lock().unwrap().push((max_age, wait));
         Box::pin(async {
             tokio::time::sleep(self.delay).await;
@@ -45,7 +45,7 @@ impl Source for Fixed {
         })
     }
 
-    fn latest(&self) -> Option<Arc<Report>> {
+    fn latest(&self) -> Option<Arc<HostReport>> {
         self.report.lock().unwrap().clone()
     }
 }

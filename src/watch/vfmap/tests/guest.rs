@@ -9,14 +9,14 @@ use crate::model::machine::Machine;
 use crate::model::pcie::{PciClass, PciFunction};
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
 
-struct Guest {
+struct GuestTracker {
     engine: Engine,
     now: Timestamp,
     functions: Vec<PciFunction>,
     machine: Machine,
     log: KernelLog,
     device: RdmaDevice,
-    last: Option<Report>,
+    last: Option<HostReport>,
 }
 
 fn function() -> PciFunction {
@@ -52,8 +52,8 @@ fn run(outcome: Outcome, at: SystemTime) -> BenchmarkRun {
     }
 }
 
-fn guest(hypervisor: bool) -> Guest {
-    let mut guest = Guest {
+fn guest(hypervisor: bool) -> GuestTracker {
+    let mut guest = GuestTracker {
         engine: Engine::new(Arc::new(Policy::default()), false),
         now: Timestamp {
             tick: BootTime(86_400_000),
@@ -69,7 +69,7 @@ fn guest(hypervisor: bool) -> Guest {
     guest
 }
 
-impl Guest {
+impl GuestTracker {
     fn pass(&mut self, seconds: u64) -> &mut Self {
         for _ in 0..seconds.div_ceil(15) {
             let step = Duration::from_secs(15);

@@ -35,7 +35,7 @@ fn renumbered_after_a_card_was_added() {
     let mut after = super::tests::world(1);
     after.engine = Engine::new(Arc::new(Policy::default()), false);
     let map = VfMap::from(remembered);
-    after.engine.restore(crate::watch::store::Remembered { vf_map: map, ..Default::default() }, after.now);
+    after.engine.restore(crate::watch::store::SavedState { vf_map: map, ..Default::default() }, after.now);
     after.pf.address = "0000:99:00.0".parse().unwrap();
     after.pf.vfs[0].address = "0000:99:00.1".parse().ok();
     after.define("vm1", None, &[0], "");
@@ -191,7 +191,7 @@ fn the_map_survives_a_restart() {
     assert_eq!((&map.signals, &map.machines), (&before.signals, &before.machines));
     let generation = before.pfs[&world.pf.address].generation;
     world.engine = Engine::new(Arc::new(Policy::default()), false);
-    world.engine.restore(crate::watch::store::Remembered { vf_map: map, ..Default::default() }, world.now);
+    world.engine.restore(crate::watch::store::SavedState { vf_map: map, ..Default::default() }, world.now);
     world.pass(135).says("vf_map_stale", &format!("{PF}/vf0"), "vf_recreated");
     assert_eq!(world.engine.history().vf_map.pfs[&world.pf.address].generation, generation);
 }

@@ -17,7 +17,7 @@ use crate::model::reading::Reading;
 use crate::model::snapshot::{CollectorState, Fact};
 use crate::model::sriov::{Fabric, Mac, Vf, VfConfig, VfDetail, VfTraffic};
 use crate::model::time::{BootTime, Timestamp};
-use crate::watch::{Engine, Report};
+use crate::watch::{Engine, HostReport};
 
 const PF: &str = "0000:98:00.0";
 
@@ -30,7 +30,7 @@ struct World {
     libvirt: Libvirt,
     namespaces: Namespaces,
     qid_map: Option<QidMap>,
-    last: Option<Report>,
+    last: Option<HostReport>,
 }
 
 fn address(function: u8) -> PciAddress {
@@ -90,7 +90,7 @@ fn world(vfs: u8) -> World {
 }
 
 impl World {
-    fn look(&mut self) -> &Report {
+    fn look(&mut self) -> &HostReport {
         let keys: Vec<Arc<str>> = vec![Arc::from(self.pf.address.to_string())];
         let sriov = CollectorState { name: "sriov", listed: Some(keys.into()), ..CollectorState::default() };
         let mut facts: Vec<Fact> = vec![

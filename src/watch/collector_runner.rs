@@ -18,7 +18,7 @@ const SETTLED: Duration = Duration::from_millis(250);
 const APART: Duration = Duration::from_secs(2);
 
 /// What comes back from the crew: always with what was lent to it.
-pub enum Done {
+pub enum ReadResult {
     /// A collector listed what is there.
     Listed {
         /// Index of the collector.
@@ -26,7 +26,7 @@ pub enum Done {
         /// The collector itself.
         collector: Box<dyn Collector>,
         /// What it found, with a new lane for each key that was not known; or why it could not list.
-        found: Result<Vec<Opened>, ReadError>,
+        found: Result<Vec<DiscoveredReader>, ReadError>,
         /// What could not be read on the way.
         faults: Vec<Fault>,
     },
@@ -50,16 +50,16 @@ pub enum Done {
 }
 
 /// Something that was found, with a lane where its key was not known.
-pub type Opened = (Discovered, Option<Box<dyn DeviceReader>>);
+pub type DiscoveredReader = (Discovered, Option<Box<dyn DeviceReader>>);
 
 /// A reading or listing to be done.
-pub type Task = Box<dyn FnOnce() -> Done + Send>;
+pub type Task = Box<dyn FnOnce() -> ReadResult + Send>;
 
 /// A lane that was stuck and has answered, and after how long.
-pub type Answered = (Arc<str>, Duration);
+pub type RecoveredReader = (Arc<str>, Duration);
 
 /// A collector and its lanes.
-pub struct Running {
+pub struct CollectorRunner {
     /// Its row.
     pub spec: Spec,
     /// When it is to read next; none before its first pass.
@@ -72,7 +72,7 @@ pub struct Running {
     collector: Option<Box<dyn Collector>>,
     listing: Option<Instant>,
     lister_stuck: bool,
-    lanes: BTreeMap<Natural, Slot>,
+    lanes: BTreeMap<NaturalKey, ReaderSlot>,
     generation: u64,
     now: BootTime,
     depth: Depth,
@@ -85,21 +85,21 @@ pub struct Running {
 
 /// Orders keys the way people count.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Natural(Arc<str>);
+struct NaturalKey(Arc<str>);
 
-impl PartialOrd for Natural {
+impl PartialOrd for NaturalKey {
     fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Natural {
+impl Ord for NaturalKey {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         natural(&self.0, &other.0)
     }
 }
 
-struct Slot {
+struct ReaderSlot {
     generation: u64,
     /// The lane; lent while it reads.
     lane: Option<Box<dyn DeviceReader>>,
@@ -110,7 +110,7 @@ struct Slot {
     quarantined: usize,
 }
 
-impl Running {
+impl CollectorRunner {
     /// Makes the collector.
     pub fn start(index: usize, spec: Spec, setup: &Setup, host: Arc<Host>) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl Running {
                 found.into_iter().map(open).collect()
             });
             let faults = cx.faults;
-            Done::Listed { index, collector, found, faults }
+            ReadResult::Listed { index, collector, found, faults }
         }))
     }
 
@@ -182,9 +182,9 @@ impl Running {
     }
 
     /// Takes what came back; new readings go to `tasks`.
-    pub fn take(&mut self, done: Done, tasks: &mut Vec<Task>) -> Option<Answered> {
+    pub fn take(&mut self, done: ReadResult, tasks: &mut Vec<Task>) -> Option<RecoveredReader> {
         let answered = match done {
-            Done::Listed { collector, found, faults, .. } => {
+            ReadResult::Listed { collector, found, faults, .. } => {
                 self.collector = Some(collector);
                 self.listing = None;
                 let late = std::mem::take(&mut self.lister_stuck);
@@ -202,9 +202,9 @@ impl Running {
                 }
                 None
             }
-            Done::Read { key, generation, lane, facts, faults, took, .. } => {
+            ReadResult::Read { key, generation, lane, facts, faults, took, .. } => {
                 self.count(&faults);
-                let slot = self.lanes.get_mut(&Natural(Arc::clone(&key)));
+                let slot = self.lanes.get_mut(&NaturalKey(Arc::clone(&key)));
                 slot.filter(|slot| slot.generation == generation).and_then(|slot| {
                     slot.quarantined = lane.quarantined();
                     slot.lane = Some(lane);
@@ -221,7 +221,7 @@ impl Running {
     }
 
     /// Opens lanes for what is new and drops those of what is gone; one that is out ends when it comes back.
-    fn adopt(&mut self, found: Vec<Opened>) {
+    fn adopt(&mut self, found: Vec<DiscoveredReader>) {
         let listed: Arc<[Arc<str>]> = found.iter().map(|(found, _)| Arc::clone(&found.key)).collect();
         if self.state.listed.as_deref() != Some(&*listed) {
             let here: BTreeSet<&Arc<str>> = listed.iter().collect();
@@ -231,7 +231,7 @@ impl Running {
         for (found, lane) in found {
             let Some(lane) = lane else { continue };
             self.generation += 1;
-            let slot = Slot {
+            let slot = ReaderSlot {
                 generation: self.generation,
                 lane: Some(lane),
                 busy: None,
@@ -240,7 +240,7 @@ impl Running {
                 faults: Vec::new(),
                 quarantined: 0,
             };
-            self.lanes.insert(Natural(found.key), slot);
+            self.lanes.insert(NaturalKey(found.key), slot);
         }
     }
 
@@ -255,7 +255,7 @@ impl Running {
                 let began = Instant::now();
                 let facts = lane.read(&mut cx);
                 let (faults, took) = (cx.faults, began.elapsed());
-                Done::Read { index, key, generation, lane, facts, faults, took }
+                ReadResult::Read { index, key, generation, lane, facts, faults, took }
             }));
         }
     }

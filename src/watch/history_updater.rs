@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::interrupts::Interrupts;
-use super::kernel_log::KernelLogTrack;
-use super::roce::Roce;
+use super::interrupt_tracker::InterruptTracker;
+use super::kernel_log_tracker::KernelLogTracker;
+use super::roce_windows::RoceWindows;
 use crate::assess::capacity::{HostCapacity, is_virtual};
 use crate::assess::irq::placement;
 use crate::assess::ports::baseline_key;
@@ -27,22 +27,22 @@ use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond, li
 const MOST_FLAPS: usize = 256;
 
 /// Something that happened: what, to whom, and a sentence.
-pub type News = (EventKind, String, String);
+pub type HistoryEvent = (EventKind, String, String);
 
 /// Carries readings from one pass to the next.
 #[derive(Debug, Default)]
-pub struct Learner {
-    ports: BTreeMap<PortKey, PortTrack>,
+pub struct HistoryUpdater {
+    ports: BTreeMap<PortKey, PortTracker>,
     links: BTreeMap<PciAddress, (TransfersPerSecond, Width)>,
     devices: Option<Arc<[Arc<str>]>>,
     boot: Option<(Option<Arc<str>>, BootTime)>,
-    interrupts: Interrupts,
-    kernel_log: KernelLogTrack,
-    roce: Roce,
+    interrupts: InterruptTracker,
+    kernel_log: KernelLogTracker,
+    roce: RoceWindows,
 }
 
 #[derive(Debug, Default)]
-struct PortTrack {
+struct PortTracker {
     guid: Option<Guid>,
     state: Option<PortState>,
     episode: Episode,
@@ -51,7 +51,7 @@ struct PortTrack {
     bytes: Option<(BootTime, u64, u64)>,
 }
 
-impl Learner {
+impl HistoryUpdater {
     /// Takes the boot and the last kernel log record of an earlier run.
     pub fn restore(&mut self, boot_id: Option<String>, kernel_log: Option<u64>) {
         self.kernel_log.restore(boot_id, kernel_log);
@@ -65,7 +65,7 @@ impl Learner {
         topology: &Topology,
         lanes: &HostCapacity,
         policy: &Policy,
-    ) -> Vec<News> {
+    ) -> Vec<HistoryEvent> {
         let mut news = Vec::new();
         let now = snapshot.taken.tick;
         let settled = self.settled(snapshot, &policy.thresholds);
@@ -77,7 +77,7 @@ impl Learner {
                 let guid = device.identity.node_guid;
                 // One that could not be read is no other device.
                 if track.guid.zip(guid).is_some_and(|(before, now)| before != now) {
-                    *track = PortTrack::default();
+                    *track = PortTracker::default();
                     history.ports.entry(key.clone()).or_default().windows.clear();
                 }
                 track.guid = guid.or(track.guid);
@@ -108,7 +108,7 @@ impl Learner {
         self.boot.as_ref().is_none_or(|(_, boot)| now.since(*boot) >= thresholds.settle)
     }
 
-    fn devices_come_and_go(&mut self, snapshot: &Snapshot, news: &mut Vec<News>) {
+    fn devices_come_and_go(&mut self, snapshot: &Snapshot, news: &mut Vec<HistoryEvent>) {
         let Some(listed) = snapshot.collector("rdma").and_then(|collector| collector.listed.as_ref()) else { return };
         if self.devices.as_ref().is_some_and(|before| Arc::ptr_eq(before, listed)) {
             return;
@@ -126,7 +126,7 @@ impl Learner {
         self.devices = Some(Arc::clone(listed));
     }
 
-    fn links_change(&mut self, history: &mut History, topology: &Topology, news: &mut Vec<News>) {
+    fn links_change(&mut self, history: &mut History, topology: &Topology, news: &mut Vec<HistoryEvent>) {
         for link in topology.links.values() {
             let (Some(speed), Some(width)) = (link.speed().current, link.width().current) else { continue };
             let Some(before) = self.links.insert(link.name, (speed, width)) else { continue };
@@ -152,7 +152,7 @@ enum Episode {
     Regained { at: BootTime, before: Option<u64> },
 }
 
-impl PortTrack {
+impl PortTracker {
     #[expect(clippy::too_many_arguments, reason = "one step of a state machine over everything it looks at")]
     fn observe(
         &mut self,
@@ -163,7 +163,7 @@ impl PortTrack {
         now: BootTime,
         settled: bool,
         policy: &Policy,
-        news: &mut Vec<News>,
+        news: &mut Vec<HistoryEvent>,
     ) {
         let past = history.ports.entry(key.clone()).or_default();
         let state = port.state.value();
@@ -288,7 +288,7 @@ fn learn_baseline(
     snapshot: &Snapshot,
     topology: &Topology,
     lanes: &HostCapacity,
-    news: &mut Vec<News>,
+    news: &mut Vec<HistoryEvent>,
 ) {
     let nodes = history.nodes.clone();
     for device in snapshot.devices() {
@@ -362,7 +362,7 @@ fn learn_baseline(
     }
 }
 
-fn raise(before: &mut LinkBaseline, now: &LinkBaseline, device: &str, news: &mut Vec<News>) {
+fn raise(before: &mut LinkBaseline, now: &LinkBaseline, device: &str, news: &mut Vec<HistoryEvent>) {
     let bandwidth = |link: &LinkBaseline| link_bandwidth(link.rate().0, link.rate().1).0;
     if bandwidth(now) > bandwidth(before) * (1.0 + 1e-9) {
         let (old, new) = (before.rate(), now.rate());

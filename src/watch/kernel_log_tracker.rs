@@ -1,6 +1,6 @@
 //! How far the kernel log has been read, over restarts too, and what of it was lost.
 
-use super::learn::News;
+use super::history_updater::HistoryEvent;
 use crate::model::count::counted_as;
 use crate::model::event::EventKind;
 use crate::model::history::History;
@@ -9,20 +9,20 @@ use crate::model::snapshot::Snapshot;
 
 /// Carries what was read of the log from one pass to the next.
 #[derive(Debug, Default)]
-pub struct KernelLogTrack {
+pub struct KernelLogTracker {
     /// Boot and last record of an earlier run, until they have been compared.
     earlier: Option<(String, u64)>,
     lost: u64,
 }
 
-impl KernelLogTrack {
+impl KernelLogTracker {
     /// Takes what an earlier run remembered.
     pub fn restore(&mut self, boot_id: Option<String>, last: Option<u64>) {
         self.earlier = boot_id.zip(last);
     }
 
     /// Takes a pass, and says when records were lost: while the agent ran, or while it did not.
-    pub fn observe(&mut self, history: &mut History, snapshot: &Snapshot, news: &mut Vec<News>) {
+    pub fn observe(&mut self, history: &mut History, snapshot: &Snapshot, news: &mut Vec<HistoryEvent>) {
         let Some(log) = snapshot.all::<KernelLog>().next() else { return };
         let boot_id = snapshot.system().and_then(|system| system.boot_id.as_deref());
         if let (Some(first), Some(boot_id), Some((boot, last))) = (log.first, boot_id, self.earlier.as_ref()) {
@@ -64,7 +64,7 @@ mod tests {
         Snapshot::new(taken, [Arc::new(log) as Fact, Arc::new(system)], Vec::new())
     }
 
-    fn news(track: &mut KernelLogTrack, snapshot: &Snapshot) -> Vec<String> {
+    fn news(track: &mut KernelLogTracker, snapshot: &Snapshot) -> Vec<String> {
         let (mut past, mut said) = (History::default(), Vec::new());
         track.observe(&mut past, snapshot, &mut said);
         assert!(past.kernel_log.is_some());
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_said_once() {
-        let mut track = KernelLogTrack::default();
+        let mut track = KernelLogTracker::default();
         assert!(news(&mut track, &snapshot(0, 9, 0)).is_empty());
         assert_eq!(news(&mut track, &snapshot(0, 99, 40)).len(), 1);
         assert!(news(&mut track, &snapshot(0, 99, 40)).is_empty());
@@ -82,7 +82,7 @@ mod tests {
     #[test]
     fn records_that_came_and_went_while_nobody_read() {
         let restored = |boot: &str| {
-            let mut track = KernelLogTrack::default();
+            let mut track = KernelLogTracker::default();
             track.restore(Some(boot.to_owned()), Some(100));
             track
         };

@@ -1,7 +1,7 @@
 //! The crew: threads that lanes borrow for as long as a reading takes.
 //!
 //! One hand runs everything as long as nothing blocks, which costs a handful of context switches a pass however many
-//! lanes there are. When readings take long or do not come back, [`Crew::relieve`] puts more hands to the queue, so that
+//! lanes there are. When readings take long or do not come back, [`ReaderPool::relieve`] puts more hands to the queue, so that
 //! slow lanes run side by side and one that hangs holds up nobody else. A lane is moved into its reading and comes back with it: it can't be read twice
 //! at a time.
 
@@ -19,7 +19,7 @@ const SPARE: usize = 1;
 type Task<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Threads and their queue.
-pub struct Crew<T> {
+pub struct ReaderPool<T> {
     shared: Arc<Shared<T>>,
 }
 
@@ -37,7 +37,7 @@ struct State<T> {
     closed: bool,
 }
 
-impl<T: Send + 'static> Crew<T> {
+impl<T: Send + 'static> ReaderPool<T> {
     /// A crew with one hand. `bell` is rung whenever the queue has run empty.
     ///
     /// # Errors
@@ -87,7 +87,7 @@ impl<T: Send + 'static> Crew<T> {
     }
 }
 
-impl<T> Drop for Crew<T> {
+impl<T> Drop for ReaderPool<T> {
     fn drop(&mut self) {
         self.shared.lock().closed = true;
         self.shared.work.notify_all();
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn one_hand_runs_everything_and_rings_once() {
         let (ring, bell) = channel();
-        let crew = Crew::new(move || ring.send(()).unwrap()).unwrap();
+        let crew = ReaderPool::new(move || ring.send(()).unwrap()).unwrap();
         crew.add((0..100).map(task));
         bell.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(crew.collect(), (0..100).collect::<Vec<_>>());
@@ -153,7 +153,7 @@ mod tests {
     #[test]
     fn tasks_that_hang_hold_up_nobody() {
         let (ring, bell) = channel();
-        let crew = Crew::new(move || _ = ring.send(())).unwrap();
+        let crew = ReaderPool::new(move || _ = ring.send(())).unwrap();
         let (release, gate) = channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         let hang = |number: u32| -> Task<u32> {

@@ -6,27 +6,27 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::report::Report;
+use super::report::HostReport;
 use crate::model::benchmark::BenchmarkRun;
 use crate::model::policy::Policy;
 
 /// A report and when its reading began.
 #[derive(Debug, Clone)]
-pub struct Published {
+pub struct PublishedReport {
     /// The report.
-    pub report: Arc<Report>,
+    pub report: Arc<HostReport>,
     /// When the reading of what a scrape wants fresh began.
     pub began: Instant,
 }
 
 /// What the poller is told.
-pub enum Message {
+pub enum PollerMessage {
     /// The crew has run out of work.
     Idle,
     /// Files that this collector reads have changed.
     Changed(usize),
     /// Someone wants facts no older than this.
-    Want(Duration, oneshot::Sender<Arc<Report>>),
+    Want(Duration, oneshot::Sender<Arc<HostReport>>),
     /// The policy changed; a sentence for the events.
     Policy(Arc<Policy>, String),
     /// A probe ran, or was skipped.
@@ -37,26 +37,26 @@ pub enum Message {
 
 /// A way to talk to a running poller.
 #[derive(Debug, Clone)]
-pub struct Handle {
-    pub(super) inbox: Sender<Message>,
-    pub(super) latest: watch::Receiver<Option<Published>>,
+pub struct PollerHandle {
+    pub(super) inbox: Sender<PollerMessage>,
+    pub(super) latest: watch::Receiver<Option<PublishedReport>>,
 }
 
-impl Handle {
+impl PollerHandle {
     /// The newest report, however old.
-    pub fn latest(&self) -> Option<Arc<Report>> {
+    pub fn latest(&self) -> Option<Arc<HostReport>> {
         self.latest.borrow().as_ref().map(|published| Arc::clone(&published.report))
     }
 
     /// A report whose reading began no longer than `age` ago; the newest there is when `wait` is over before that.
-    pub async fn report(&self, age: Duration, wait: Duration) -> Option<Arc<Report>> {
+    pub async fn report(&self, age: Duration, wait: Duration) -> Option<Arc<HostReport>> {
         if let Some(published) = &*self.latest.borrow()
             && published.began.elapsed() <= age
         {
             return Some(Arc::clone(&published.report));
         }
         let (reply, answer) = oneshot::channel();
-        if self.inbox.send(Message::Want(age, reply)).is_err() {
+        if self.inbox.send(PollerMessage::Want(age, reply)).is_err() {
             return self.latest();
         }
         match tokio::time::timeout(wait, answer).await {
@@ -68,16 +68,16 @@ impl Handle {
     /// Replaces the policy; `text` goes to the events.
     pub fn set_policy(&self, policy: Arc<Policy>, text: String) {
         // A poller that has stopped needs no policy.
-        let _ = self.inbox.send(Message::Policy(policy, text));
+        let _ = self.inbox.send(PollerMessage::Policy(policy, text));
     }
 
     /// Hands over what came of a probe.
     pub fn record(&self, run: BenchmarkRun) {
-        let _ = self.inbox.send(Message::Probe(Box::new(run)));
+        let _ = self.inbox.send(PollerMessage::Probe(Box::new(run)));
     }
 
     /// Asks the poller to stop.
     pub fn stop(&self) {
-        let _ = self.inbox.send(Message::Stop);
+        let _ = self.inbox.send(PollerMessage::Stop);
     }
 }

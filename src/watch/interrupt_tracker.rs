@@ -1,4 +1,4 @@
-//! Interrupts over time: counts that go on over wraps, hotplug and reloads, what was served last, moved vectors.
+//! InterruptTracker over time: counts that go on over wraps, hotplug and reloads, what was served last, moved vectors.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ const MOST_A_SECOND: u64 = 5_000_000;
 
 /// What was read of each vector before.
 #[derive(Debug, Default)]
-pub struct Interrupts {
+pub struct InterruptTracker {
     functions: BTreeMap<PciAddress, Function>,
 }
 
@@ -33,7 +33,7 @@ struct Vector {
     effective: Option<Arc<CpuSet>>,
 }
 
-impl Interrupts {
+impl InterruptTracker {
     /// Takes a pass into the past.
     pub fn observe<'a>(
         &mut self,
@@ -140,7 +140,7 @@ mod tests {
     }
 
     fn play(readings: &[IrqFunction]) -> IrqHistory {
-        let (mut interrupts, mut past) = (Interrupts::default(), BTreeMap::new());
+        let (mut interrupts, mut past) = (InterruptTracker::default(), BTreeMap::new());
         for reading in readings {
             interrupts.observe(&mut past, [reading].into_iter());
         }
@@ -199,7 +199,7 @@ mod tests {
     proptest! {
         #[test]
         fn totals_only_rise(readings in proptest::collection::vec(proptest::collection::btree_map(0u32..6, any::<u32>(), 0..6), 1..12)) {
-            let (mut interrupts, mut past) = (Interrupts::default(), BTreeMap::new());
+            let (mut interrupts, mut past) = (InterruptTracker::default(), BTreeMap::new());
             let mut before = BTreeMap::new();
             for (second, counts) in (0..).step_by(15).zip(readings) {
                 let counts: Vec<(u32, u32)> = counts.into_iter().filter(|(_, count)| *count > 0).collect();

@@ -28,7 +28,7 @@ struct Entry {
 
 /// Every condition that holds, is waiting to hold, or has not been gone for long enough.
 #[derive(Debug, Clone, Default)]
-pub struct Ledger {
+pub struct FindingTracker {
     entries: BTreeMap<Key, Entry>,
     restored: BTreeMap<(String, String), BootTime>,
     /// When the first pass was.
@@ -37,14 +37,14 @@ pub struct Ledger {
 
 /// What changed in one pass.
 #[derive(Debug, Clone, Default)]
-pub struct Changes {
+pub struct FindingChanges {
     /// Findings that began.
     pub began: Vec<Finding>,
     /// Findings that ended.
     pub ended: Vec<Finding>,
 }
 
-impl Ledger {
+impl FindingTracker {
     /// Remembers findings of an earlier run by check and subject: where their condition still holds they go on
     /// without waiting, with their old beginning.
     pub fn restore(&mut self, findings: impl IntoIterator<Item = ((String, String), BootTime)>) {
@@ -59,8 +59,8 @@ impl Ledger {
         conditions: Vec<Condition>,
         unseen: impl Fn(&Condition) -> bool,
         instant: bool,
-    ) -> Changes {
-        let mut changes = Changes::default();
+    ) -> FindingChanges {
+        let mut changes = FindingChanges::default();
         if now.since(*self.first.get_or_insert(now)) > REMEMBERED {
             self.restored.clear();
         }
@@ -156,7 +156,7 @@ mod tests {
     #[test]
     fn a_condition_is_a_finding_when_it_has_held_and_ends_when_it_has_been_gone() {
         let (mut ledger, held) =
-            (Ledger::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::from_secs(60)));
+            (FindingTracker::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::from_secs(60)));
         assert!(ledger.observe(at(0), vec![held()], |_| false, false).began.is_empty());
         assert!(ledger.observe(at(29), vec![held()], |_| false, false).began.is_empty());
         assert_eq!(ledger.waiting().collect::<Vec<_>>(), [Check::DeviceMissing]);
@@ -170,7 +170,8 @@ mod tests {
 
     #[test]
     fn an_interruption_starts_the_hold_time_again() {
-        let (mut ledger, held) = (Ledger::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::ZERO));
+        let (mut ledger, held) =
+            (FindingTracker::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::ZERO));
         ledger.observe(at(0), vec![held()], |_| false, false);
         ledger.observe(at(20), vec![], |_| false, false);
         ledger.observe(at(25), vec![held()], |_| false, false);
@@ -180,7 +181,7 @@ mod tests {
 
     #[test]
     fn scrapes_between_passes_do_not_count_as_passes() {
-        let (mut ledger, held) = (Ledger::default(), || condition(Hold::Passes(3), Duration::ZERO));
+        let (mut ledger, held) = (FindingTracker::default(), || condition(Hold::Passes(3), Duration::ZERO));
         for second in 0..10 {
             assert!(
                 ledger.observe(at(second), vec![held()], |_| false, false).began.is_empty() || second >= 8,
@@ -192,7 +193,7 @@ mod tests {
 
     #[test]
     fn a_subject_that_cannot_be_read_for_a_while_keeps_its_finding() {
-        let (mut ledger, held) = (Ledger::default(), || condition(Hold::None, Duration::ZERO));
+        let (mut ledger, held) = (FindingTracker::default(), || condition(Hold::None, Duration::ZERO));
         assert_eq!(ledger.observe(at(0), vec![held()], |_| false, false).began.len(), 1);
         assert!(ledger.observe(at(5), vec![], |_| true, false).ended.is_empty());
         assert_eq!(ledger.observe(at(10), vec![], |_| false, false).ended.len(), 1);
@@ -200,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_restart_forgets_nothing() {
-        let mut ledger = Ledger::default();
+        let mut ledger = FindingTracker::default();
         ledger.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
         let changes = ledger.observe(
             at(0),
@@ -214,7 +215,7 @@ mod tests {
 
     #[test]
     fn what_ended_while_nobody_looked_is_over() {
-        let mut ledger = Ledger::default();
+        let mut ledger = FindingTracker::default();
         ledger.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
         ledger.observe(at(0), vec![], |_| false, false);
         let changes = ledger.observe(at(3600), vec![condition(Hold::None, Duration::ZERO)], |_| false, false);
@@ -223,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_single_look_waits_for_nothing() {
-        let mut ledger = Ledger::default();
+        let mut ledger = FindingTracker::default();
         ledger.observe(at(0), vec![condition(Hold::For(Duration::from_secs(600)), Duration::ZERO)], |_| false, true);
         assert_eq!(ledger.findings().len(), 1);
     }

@@ -18,13 +18,13 @@ pub const SPAN: Duration = Duration::from_secs(300);
 
 /// When each source was last taken.
 #[derive(Debug, Default)]
-pub struct Roce {
+pub struct RoceWindows {
     netdevs: BTreeMap<Arc<str>, BootTime>,
     setups: BTreeMap<Arc<str>, BootTime>,
     ports: BTreeMap<PortKey, BootTime>,
 }
 
-impl Roce {
+impl RoceWindows {
     /// Takes a pass into the windows.
     pub fn observe(&mut self, history: &mut History, snapshot: &Snapshot) {
         for statistics in snapshot.all::<NetdevStatistics>() {
