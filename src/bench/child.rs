@@ -42,7 +42,7 @@ pub fn is_stopped() -> bool {
 
 /// How a child ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Ended {
+pub struct ProcessExit {
     /// Its exit code; none when a signal ended it.
     pub code: Option<i32>,
     /// The signal that ended it.
@@ -127,7 +127,7 @@ impl Child {
     }
 
     /// Waits for its end until a moment, and then ends it.
-    pub fn wait(&mut self, until: Instant) -> Ended {
+    pub fn wait(&mut self, until: Instant) -> ProcessExit {
         let (mut timed_out, mut flooded) = (false, false);
         while !self.is_over() {
             timed_out = is_stopped() || Instant::now() >= until;
@@ -138,7 +138,7 @@ impl Child {
             std::thread::sleep(LOOK);
         }
         let status = self.end();
-        Ended {
+        ProcessExit {
             code: status.and_then(|status| status.code()),
             signal: status.and_then(|status| status.signal()),
             timed_out,
@@ -210,7 +210,7 @@ pub fn find_in(name: &str, folders: &OsStr) -> Option<PathBuf> {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, limit: Duration) -> (Ended, tempfile::TempDir) {
+    fn shell(script: &str, limit: Duration) -> (ProcessExit, tempfile::TempDir) {
         let directory = tempfile::tempdir().unwrap();
         let arguments = vec!["-c".to_owned(), script.to_owned()];
         let invocation = Invocation { program: PathBuf::from("/bin/sh"), arguments };

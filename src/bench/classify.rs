@@ -1,15 +1,15 @@
 //! What came of a program's run: values, a failure of the device or the way, or trouble of the tool itself, which says
 //! nothing of the device.
 
-use super::child::Ended;
-use super::perftest::{NotAReport, Report, Unit, from_json, from_text};
+use super::child::ProcessExit;
+use super::perftest::{BandwidthUnit, PerftestJsonError, PerftestReport, from_json, from_text};
 use crate::model::benchmark::Failure;
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Attempt {
+pub enum PerftestOutcome {
     /// It measured.
-    Measured(Box<Report>),
+    Measured(Box<PerftestReport>),
     /// Data could not be moved.
     Failed(Failure, String),
     /// The tool got into trouble: a word for it, and a sentence.
@@ -18,12 +18,12 @@ pub enum Attempt {
 
 /// Judges how perftest ended, by its exit, what it printed, and its result file (if it wrote one), whose bandwidths are
 /// in `unit`. `name` is the program's.
-pub fn classify(name: &str, ended: &Ended, file: Option<&str>, unit: Unit) -> Attempt {
+pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: BandwidthUnit) -> PerftestOutcome {
     let text = from_text(&ended.output);
     let document = file.map(|file| from_json(file, unit));
-    let odd = |reason, text| Attempt::Inconclusive(reason, text);
+    let odd = |reason, text| PerftestOutcome::Inconclusive(reason, text);
     if let Some(trouble) = &text.trouble {
-        return Attempt::Failed(trouble.failure, trouble.text.clone());
+        return PerftestOutcome::Failed(trouble.failure, trouble.text.clone());
     }
     if ended.output.contains("Couldn't listen") {
         return odd("port_taken", format!("{name} found its TCP port taken"));
@@ -34,7 +34,7 @@ pub fn classify(name: &str, ended: &Ended, file: Option<&str>, unit: Unit) -> At
     if ended.flooded {
         return odd("garbage", format!("{name} printed without end and was killed"));
     }
-    let impossible = text.impossible || matches!(document, Some(Err(NotAReport::Impossible { .. })));
+    let impossible = text.impossible || matches!(document, Some(Err(PerftestJsonError::Impossible { .. })));
     if impossible {
         return odd("impossible_value", format!("{name} gave a value that cannot be"));
     }
@@ -47,7 +47,7 @@ pub fn classify(name: &str, ended: &Ended, file: Option<&str>, unit: Unit) -> At
         Some(Err(_)) | None => text.has_values().then_some(text),
     };
     match (measured, ended.code) {
-        (Some(report), Some(0)) => Attempt::Measured(Box::new(report)),
+        (Some(report), Some(0)) => PerftestOutcome::Measured(Box::new(report)),
         (Some(_), code) => {
             let code = code.map_or("none".to_owned(), |code| code.to_string());
             odd("exit_status", format!("{name} measured and then failed (exit status {code}): its value is not used"))
@@ -69,24 +69,24 @@ mod tests {
                          91.10              91.02\t\t     0.173607\n";
     const FILE: &str = "{\"results\": {\"MsgSize\": 65536, \"BW_average\": 90.5}}";
 
-    fn ended(output: &str) -> Ended {
-        Ended { code: Some(0), signal: None, timed_out: false, flooded: false, output: output.to_owned() }
+    fn ended(output: &str) -> ProcessExit {
+        ProcessExit { code: Some(0), signal: None, timed_out: false, flooded: false, output: output.to_owned() }
     }
 
-    fn of(ended: &Ended, file: Option<&str>) -> Attempt {
-        classify("ib_write_bw", ended, file, Unit::GigabitsPerSecond)
+    fn of(ended: &ProcessExit, file: Option<&str>) -> PerftestOutcome {
+        classify("ib_write_bw", ended, file, BandwidthUnit::GigabitsPerSecond)
     }
 
-    fn word(attempt: &Attempt) -> &'static str {
+    fn word(attempt: &PerftestOutcome) -> &'static str {
         match attempt {
-            Attempt::Measured(_) => "measured",
-            Attempt::Failed(failure, _) => failure.as_str(),
-            Attempt::Inconclusive(reason, _) => reason,
+            PerftestOutcome::Measured(_) => "measured",
+            PerftestOutcome::Failed(failure, _) => failure.as_str(),
+            PerftestOutcome::Inconclusive(reason, _) => reason,
         }
     }
 
-    fn gbits(attempt: &Attempt) -> f64 {
-        let Attempt::Measured(report) = attempt else { return f64::NAN };
+    fn gbits(attempt: &PerftestOutcome) -> f64 {
+        let PerftestOutcome::Measured(report) = attempt else { return f64::NAN };
         report.best().map_or(f64::NAN, |row| row.average.gbits())
     }
 
@@ -99,17 +99,17 @@ mod tests {
 
     #[test]
     fn tool_trouble_is_no_failure() {
-        let hung = Ended { timed_out: true, code: None, signal: Some(15), ..ended("") };
+        let hung = ProcessExit { timed_out: true, code: None, signal: Some(15), ..ended("") };
         let cases = [
             (hung, None, "timeout"),
-            (Ended { flooded: true, code: None, signal: Some(9), ..ended("yyyy") }, None, "garbage"),
-            (Ended { code: None, signal: Some(11), ..ended("") }, None, "crashed"),
-            (Ended { code: Some(1), ..ended(TABLE) }, Some(FILE), "exit_status"),
+            (ProcessExit { flooded: true, code: None, signal: Some(9), ..ended("yyyy") }, None, "garbage"),
+            (ProcessExit { code: None, signal: Some(11), ..ended("") }, None, "crashed"),
+            (ProcessExit { code: Some(1), ..ended(TABLE) }, Some(FILE), "exit_status"),
             (ended("hello"), None, "no_result"),
-            (Ended { code: Some(1), ..ended("") }, None, "no_result"),
+            (ProcessExit { code: Some(1), ..ended("") }, None, "no_result"),
             (ended(&TABLE.replace("91.02", "-4.10")), None, "impossible_value"),
             (ended(""), Some("{\"BW_average\": -3}"), "impossible_value"),
-            (Ended { code: Some(1), ..ended("Couldn't listen to port 18515\n") }, None, "port_taken"),
+            (ProcessExit { code: Some(1), ..ended("Couldn't listen to port 18515\n") }, None, "port_taken"),
         ];
         for (ended, file, expected) in cases {
             assert_eq!(word(&of(&ended, file)), expected, "{ended:?}");
@@ -119,7 +119,7 @@ mod tests {
     #[test]
     fn a_trouble_that_is_named_comes_before_a_timeout() {
         let text = "Completion with error at client\n Failed status 12: wr_id 0 syndrom 0x81\n";
-        let hung = Ended { timed_out: true, code: None, signal: Some(9), ..ended(text) };
+        let hung = ProcessExit { timed_out: true, code: None, signal: Some(9), ..ended(text) };
         assert_eq!(word(&of(&hung, None)), "completion_error");
     }
 }

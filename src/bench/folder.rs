@@ -17,13 +17,13 @@ const NEW: Duration = Duration::from_secs(60);
 
 /// A folder that is removed with everything in it when this ends.
 #[derive(Debug)]
-pub struct Folder {
+pub struct RunDirectory {
     directory: TempDir,
     /// A lock and no process number: those are told apart in other PID namespaces, too, and are never used again.
     _lock: File,
 }
 
-impl Folder {
+impl RunDirectory {
     /// A new one where temporary files go.
     ///
     /// # Errors
@@ -84,10 +84,10 @@ mod tests {
         fs::create_dir(&other).unwrap();
         std::os::unix::fs::symlink(&other, &link).unwrap();
         let now = SystemTime::now();
-        let used = Folder::below(place.path(), now).unwrap();
+        let used = RunDirectory::below(place.path(), now).unwrap();
         assert!(left.is_dir(), "it may be a run that begins");
         let later = now + 2 * NEW;
-        let second = Folder::below(place.path(), later).unwrap();
+        let second = RunDirectory::below(place.path(), later).unwrap();
         assert!(!left.exists() && used.path().is_dir() && second.path().is_dir());
         assert!(other.is_dir() && link.is_symlink());
         let path = used.path().to_owned();

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use super::child::{Child, Invocation};
-use super::tools::Tools;
+use super::tools::Toolbox;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
 use crate::model::ids::PortKey;
 use crate::model::rdma::RdmaResources;
@@ -14,11 +14,11 @@ use crate::watch::HostReport;
 const IDLE: f64 = 0.01;
 
 /// How long the job scheduler's command may take.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What the operator says of when probes may run.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Rules {
+pub struct IdleRules {
     /// The host works while one of these files is there.
     pub busy_files: Vec<PathBuf>,
     /// A command that succeeds where the host is free; anything else is busy.
@@ -27,20 +27,20 @@ pub struct Rules {
     pub most_load: f64,
 }
 
-impl Default for Rules {
+impl Default for IdleRules {
     fn default() -> Self {
         Self { busy_files: Vec::new(), busy_command: Vec::new(), most_load: 0.5 }
     }
 }
 
 /// Why a probe does not run, with one sentence.
-pub type Refusal = (SkipReason, String);
+pub type SkipCause = (SkipReason, String);
 
 /// Looks at everything that does not cost a process, cheapest first.
 ///
 /// # Errors
 /// Why it must not run.
-pub fn facts(report: &HostReport, key: &BenchmarkKey, rules: &Rules, load: Option<f64>) -> Result<(), Refusal> {
+pub fn facts(report: &HostReport, key: &BenchmarkKey, rules: &IdleRules, load: Option<f64>) -> Result<(), SkipCause> {
     if let Some(why) = &report.maintenance {
         return Err((SkipReason::Maintenance, why.to_string()));
     }
@@ -57,7 +57,7 @@ pub fn facts(report: &HostReport, key: &BenchmarkKey, rules: &Rules, load: Optio
 }
 
 /// Whether a port is up, silent and nobody's.
-fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), Refusal> {
+fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), SkipCause> {
     let device = report.snapshot.device(&key.device);
     let Some(port) = device.and_then(|device| device.ports.iter().find(|port| port.number == key.port)) else {
         return Err((SkipReason::Unknown, format!("{key} is not here")));
@@ -98,7 +98,7 @@ fn contexts(report: &HostReport, key: &PortKey) -> Option<u64> {
 ///
 /// # Errors
 /// It says that the host works, or says nothing in time.
-pub fn ask_scheduler(tools: &Tools, rules: &Rules) -> Result<(), Refusal> {
+pub fn ask_scheduler(tools: &Toolbox, rules: &IdleRules) -> Result<(), SkipCause> {
     let Some((name, arguments)) = rules.busy_command.split_first() else { return Ok(()) };
     let busy = |text| Err((SkipReason::JobRunning, text));
     let path = PathBuf::from(name);
@@ -111,7 +111,7 @@ pub fn ask_scheduler(tools: &Tools, rules: &Rules) -> Result<(), Refusal> {
     let Ok(mut child) = Child::start(&invocation, directory.path(), None) else {
         return busy(format!("{name} cannot be started, so whether the host works is not known"));
     };
-    let ended = child.wait(Instant::now() + PATIENCE);
+    let ended = child.wait(Instant::now() + TIMEOUT);
     match ended.code {
         Some(0) if !ended.timed_out => Ok(()),
         Some(code) => busy(format!("{name} says that the host works (exit status {code})")),
@@ -131,8 +131,9 @@ mod tests {
     use super::*;
 
     fn asked(command: &[&str]) -> Option<SkipReason> {
-        let rules = Rules { busy_command: command.iter().map(|&word| word.to_owned()).collect(), ..Rules::default() };
-        ask_scheduler(&Tools::new(), &rules).err().map(|(reason, _)| reason)
+        let rules =
+            IdleRules { busy_command: command.iter().map(|&word| word.to_owned()).collect(), ..IdleRules::default() };
+        ask_scheduler(&Toolbox::new(), &rules).err().map(|(reason, _)| reason)
     }
 
     #[test]

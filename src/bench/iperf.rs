@@ -10,7 +10,7 @@ const LONGEST: usize = 4 << 20;
 
 /// What a run said.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Report {
+pub struct IperfReport {
     /// What arrived, all streams together.
     pub received: BytesPerSecond,
     /// What arrived the other way at the same time.
@@ -23,10 +23,10 @@ pub struct Report {
 
 /// Why there is no result.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NoResult {
+pub enum IperfError {
     /// The program says so.
     #[error("iperf3 says: {0}")]
-    Said(String),
+    Program(String),
     /// It is no report.
     #[error("it is no report of iperf3")]
     NotAReport,
@@ -38,23 +38,23 @@ pub enum NoResult {
 /// Reads what `iperf3 --json` printed; lines before it are passed over.
 ///
 /// # Errors
-/// See [`NoResult`].
-pub fn from_json(text: &str) -> Result<Report, NoResult> {
-    let from = text.find('{').filter(|_| text.len() <= LONGEST).ok_or(NoResult::NotAReport)?;
+/// See [`IperfError`].
+pub fn from_json(text: &str) -> Result<IperfReport, IperfError> {
+    let from = text.find('{').filter(|_| text.len() <= LONGEST).ok_or(IperfError::NotAReport)?;
     let mut documents = serde_json::Deserializer::from_str(text.get(from..).unwrap_or_default()).into_iter::<Value>();
-    let document = documents.next().and_then(Result::ok).ok_or(NoResult::NotAReport)?;
+    let document = documents.next().and_then(Result::ok).ok_or(IperfError::NotAReport)?;
     if let Some(error) = document.get("error").and_then(Value::as_str) {
-        return Err(NoResult::Said(error.chars().take(200).collect()));
+        return Err(IperfError::Program(error.chars().take(200).collect()));
     }
-    let end = document.get("end").ok_or(NoResult::NotAReport)?;
+    let end = document.get("end").ok_or(IperfError::NotAReport)?;
     let rate = |name: &str| end.get(name)?.get("bits_per_second")?.as_f64();
-    let received = rate("sum_received").or_else(|| rate("sum")).ok_or(NoResult::NotAReport)?;
+    let received = rate("sum_received").or_else(|| rate("sum")).ok_or(IperfError::NotAReport)?;
     let reverse = rate("sum_received_bidir_reverse");
     if [Some(received), reverse].into_iter().flatten().any(|rate| !can_be(BytesPerSecond(rate / 8.0))) {
-        return Err(NoResult::Impossible);
+        return Err(IperfError::Impossible);
     }
     let sum = end.get("sum_sent").or_else(|| end.get("sum"));
-    Ok(Report {
+    Ok(IperfReport {
         received: BytesPerSecond(received / 8.0),
         reverse: reverse.map(|rate| BytesPerSecond(rate / 8.0)),
         retransmits: sum.and_then(|sum| sum.get("retransmits")?.as_u64()),
@@ -97,17 +97,17 @@ mod tests {
         let text = r#"{"start":{"connected":[],"version":"iperf 3.12"},"intervals":[],"end":{},
             "error":"unable to connect to server: Connection refused"}"#;
         let said = "unable to connect to server: Connection refused".to_owned();
-        assert_eq!(from_json(text), Err(NoResult::Said(said)));
+        assert_eq!(from_json(text), Err(IperfError::Program(said)));
     }
 
     #[test]
     fn what_cannot_be() {
         for text in ["", "[]", "{", r#"{"end":{}}"#, r#"{"end":{"sum_received":{"bits_per_second":"fast"}}}"#] {
-            assert_eq!(from_json(text), Err(NoResult::NotAReport), "{text}");
+            assert_eq!(from_json(text), Err(IperfError::NotAReport), "{text}");
         }
         for rate in ["-1.0", "0", "1e30"] {
             let text = format!(r#"{{"end":{{"sum_received":{{"bits_per_second":{rate}}}}}}}"#);
-            assert_eq!(from_json(&text), Err(NoResult::Impossible), "{rate}");
+            assert_eq!(from_json(&text), Err(IperfError::Impossible), "{rate}");
         }
     }
 

@@ -20,7 +20,7 @@ const TIME: Duration = Duration::from_millis(500);
 
 /// A node and its CPUs.
 #[derive(Debug, Clone)]
-pub struct Node {
+pub struct NodeCpus {
     /// Its number.
     pub id: u32,
     /// Its CPUs.
@@ -28,26 +28,26 @@ pub struct Node {
 }
 
 /// The nodes that have CPUs. A host that does not show any has one, with whatever CPUs there are.
-pub fn nodes(report: &HostReport) -> Vec<Node> {
+pub fn nodes(report: &HostReport) -> Vec<NodeCpus> {
     let with_cpus = |node: &NumaNode| {
         let cpus = CpuSet::from_list(node.cpus.as_deref()?)?;
-        (!cpus.is_empty()).then_some(Node { id: node.id, cpus })
+        (!cpus.is_empty()).then_some(NodeCpus { id: node.id, cpus })
     };
-    let mut nodes: Vec<Node> = report.snapshot.all::<NumaNode>().filter_map(with_cpus).collect();
+    let mut nodes: Vec<NodeCpus> = report.snapshot.all::<NumaNode>().filter_map(with_cpus).collect();
     nodes.sort_by_key(|node| node.id);
     if nodes.is_empty() {
-        nodes.push(Node { id: 0, cpus: CpuSet::default() });
+        nodes.push(NodeCpus { id: 0, cpus: CpuSet::default() });
     }
     nodes
 }
 
 /// Copies on the own memory of the first node whose CPUs this process may use, and on another node's. Each value is
 /// bytes copied in a second.
-pub fn measure(nodes: &[Node]) -> Result<Measurements, &'static str> {
+pub fn measure(nodes: &[NodeCpus]) -> Result<Measurements, &'static str> {
     measure_with(nodes, BUFFER, TIME)
 }
 
-fn measure_with(nodes: &[Node], buffer: usize, time: Duration) -> Result<Measurements, &'static str> {
+fn measure_with(nodes: &[NodeCpus], buffer: usize, time: Duration) -> Result<Measurements, &'static str> {
     let mut why = "no NUMA node has CPUs";
     for own in nodes {
         let local = match copy(own, own, buffer, time) {
@@ -68,7 +68,7 @@ fn measure_with(nodes: &[Node], buffer: usize, time: Duration) -> Result<Measure
 }
 
 /// Copies with the CPUs of one node in memory of another.
-fn copy(cpus: &Node, memory: &Node, buffer: usize, time: Duration) -> Result<f64, &'static str> {
+fn copy(cpus: &NodeCpus, memory: &NodeCpus, buffer: usize, time: Duration) -> Result<f64, &'static str> {
     const NO_THREAD: &str = "no more threads";
     const NO_CPU: &str = "the CPUs of the node are not this process's to use";
     // The buffers are touched first where they should stand.
@@ -96,7 +96,7 @@ fn copy(cpus: &Node, memory: &Node, buffer: usize, time: Duration) -> Result<f64
 }
 
 /// Keeps this thread on a node's CPUs; a node of which none are known takes any.
-fn pin(node: &Node) -> Option<()> {
+fn pin(node: &NodeCpus) -> Option<()> {
     if node.cpus.is_empty() {
         return Some(());
     }
@@ -117,7 +117,7 @@ mod tests {
     fn local_and_remote() {
         let cpus = rustix::thread::sched_getaffinity(None).unwrap();
         let mine = (0..Affinity::MAX_CPU).find(|cpu| cpus.is_set(*cpu)).unwrap();
-        let node = |id| Node { id, cpus: CpuSet::from_list(&mine.to_string()).unwrap() };
+        let node = |id| NodeCpus { id, cpus: CpuSet::from_list(&mine.to_string()).unwrap() };
         let one = measure_with(&[node(0)], SMALL.0, SMALL.1).unwrap();
         assert!(one.bandwidth(Direction::Local).is_some_and(|rate| rate.0 > 1e6));
         assert_eq!(one.bandwidth(Direction::Remote), None);
@@ -127,9 +127,9 @@ mod tests {
 
     #[test]
     fn a_node_of_others() {
-        let beyond = Node { id: 0, cpus: CpuSet::from_list("1000").unwrap() };
+        let beyond = NodeCpus { id: 0, cpus: CpuSet::from_list("1000").unwrap() };
         assert!(measure_with(std::slice::from_ref(&beyond), SMALL.0, SMALL.1).is_err());
-        let any = Node { id: 1, cpus: CpuSet::default() };
+        let any = NodeCpus { id: 1, cpus: CpuSet::default() };
         let measured = measure_with(&[beyond, any], SMALL.0, SMALL.1).unwrap();
         assert_eq!(measured.bandwidth.len(), 1, "what cannot be measured costs itself alone");
         assert!(measure_with(&[], SMALL.0, SMALL.1).is_err());

@@ -2,6 +2,7 @@
 
 pub mod child;
 pub mod classify;
+pub mod context;
 pub mod folder;
 pub mod guard;
 pub mod iperf;
@@ -14,7 +15,6 @@ pub mod rdma;
 pub mod reading;
 pub mod schedule;
 pub mod scheduler;
-pub mod station;
 pub mod target;
 pub mod tcp;
 pub mod tools;

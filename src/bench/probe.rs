@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::classify::Attempt;
-use super::rdma::{self, NoServer, Patience, Peer, PeerServer, Plan, Program};
-use super::target::Target;
-use super::tools::Tools;
+use super::classify::PerftestOutcome;
+use super::rdma::{self, BenchmarkTool, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
+use super::target::BenchmarkTarget;
+use super::tools::Toolbox;
 use super::{memory, tcp};
 use crate::assess::benchmark::judge;
 use crate::host::netlink::socket::NetlinkConnector;
@@ -22,7 +22,7 @@ use crate::watch::HostReport;
 
 /// How probes measure.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Tuning {
+pub struct BenchmarkParameters {
     /// Message size in bytes.
     pub size: u64,
     /// Queue pairs of RDMA, streams of TCP.
@@ -34,10 +34,10 @@ pub struct Tuning {
     /// A GID index in the place of the one that is found.
     pub gid_index: Option<u32>,
     /// How long things may take.
-    pub patience: Patience,
+    pub timeouts: Timeouts,
 }
 
-impl Default for Tuning {
+impl Default for BenchmarkParameters {
     fn default() -> Self {
         Self {
             size: 1 << 20,
@@ -45,7 +45,7 @@ impl Default for Tuning {
             duration: Duration::from_secs(5),
             both: false,
             gid_index: None,
-            patience: Patience::default(),
+            timeouts: Timeouts::default(),
         }
     }
 }
@@ -56,15 +56,15 @@ const MOVED: f64 = 0.8;
 const MOVED_MORE: f64 = 3.0;
 
 /// What a run needs.
-pub struct Bench<'a> {
+pub struct BenchmarkRunner<'a> {
     /// The host as it is now.
     pub report: &'a HostReport,
     /// Its `/sys`.
     pub sysfs: &'a Path,
     /// The programs.
-    pub tools: &'a Tools,
+    pub tools: &'a Toolbox,
     /// How to measure.
-    pub tuning: &'a Tuning,
+    pub parameters: &'a BenchmarkParameters,
     /// Whom to ask for routes.
     pub route: Option<&'a NetlinkConnector>,
     /// What to call each step while it runs.
@@ -74,12 +74,12 @@ pub struct Bench<'a> {
 }
 
 /// What came of a run before it is judged.
-enum Came {
+enum Measurement {
     Measured(Measurements, Option<String>),
     Ended(Outcome, String, String),
 }
 
-impl Came {
+impl Measurement {
     fn skipped(reason: SkipReason, text: String) -> Self {
         Self::Ended(Outcome::Skipped, reason.as_str().to_owned(), text)
     }
@@ -96,37 +96,38 @@ impl Came {
     }
 }
 
-impl Bench<'_> {
+impl BenchmarkRunner<'_> {
     /// Runs a probe; those between hosts need a peer.
     pub fn run(&self, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
         let began = Instant::now();
-        let target = key.port.as_ref().and_then(|port| Target::new(self.report, self.sysfs, port)).map(|mut target| {
-            target.gid_index = self.tuning.gid_index.or(target.gid_index);
-            target
-        });
+        let target =
+            key.port.as_ref().and_then(|port| BenchmarkTarget::new(self.report, self.sysfs, port)).map(|mut target| {
+                target.gid_index = self.parameters.gid_index.or(target.gid_index);
+                target
+            });
         let mut server = None;
         let came = match (key.probe, &target, peer) {
             (Benchmark::Memory, _, _) => self.memory(),
             (_, None, _) => {
                 let port = key.port.as_ref().map_or_else(String::new, ToString::to_string);
-                Came::skipped(SkipReason::Unknown, format!("there is no port {port} here"))
+                Measurement::skipped(SkipReason::Unknown, format!("there is no port {port} here"))
             }
             (Benchmark::RdmaLoopback, Some(target), _) => self.rdma(target, None, &mut server),
-            (_, Some(_), None) => Came::skipped(SkipReason::Unknown, "it needs another host".to_owned()),
+            (_, Some(_), None) => Measurement::skipped(SkipReason::Unknown, "it needs another host".to_owned()),
             (Benchmark::RdmaPeer, Some(target), Some(peer)) => self.rdma(target, Some(peer), &mut server),
             (Benchmark::TcpPeer, Some(target), Some(peer)) => self.tcp(target, peer, &mut server),
         };
         let profile = self.profile(key.probe, peer);
         let ceiling = target.as_ref().and_then(|target| target.ceiling.clone());
-        let far = server.and_then(|server: PeerServer| server.ceiling);
+        let far = server.and_then(|server: RemoteServer| server.ceiling);
         let ceiling = match (ceiling, far) {
             (Some(near), far) => Some(near.and(far)),
             (None, far) => far,
         };
-        let hardware = target.as_ref().is_some_and(Target::is_hardware);
+        let hardware = target.as_ref().is_some_and(BenchmarkTarget::is_hardware);
         let (outcome, reason, text, measured) = match came {
-            Came::Ended(outcome, reason, text) => (outcome, reason, text, Measurements::default()),
-            Came::Measured(measured, remark) => {
+            Measurement::Ended(outcome, reason, text) => (outcome, reason, text, Measurements::default()),
+            Measurement::Measured(measured, remark) => {
                 let past = self.report.probes.get(key).map(|past| (past, profile.as_str()));
                 let judged = judge(key, &measured, ceiling.as_ref(), hardware, past);
                 let believed = judged.outcome != Outcome::Inconclusive;
@@ -152,7 +153,7 @@ impl Bench<'_> {
 
     /// Only runs of one profile compare.
     fn profile(&self, probe: Benchmark, peer: Option<&dyn Peer>) -> String {
-        let Tuning { size, queue_pairs, duration, both, .. } = self.tuning;
+        let BenchmarkParameters { size, queue_pairs, duration, both, .. } = self.parameters;
         let to = peer.map(|peer| format!(" to {}", peer.name())).unwrap_or_default();
         let seconds = duration.as_secs();
         match probe {
@@ -165,28 +166,34 @@ impl Bench<'_> {
         }
     }
 
-    fn memory(&self) -> Came {
+    fn memory(&self) -> Measurement {
         (self.progress)("memory");
         match memory::measure(&memory::nodes(self.report)) {
-            Ok(measured) => Came::Measured(measured, None),
-            Err(why) => Came::Ended(Outcome::Inconclusive, "not_started".to_owned(), why.to_owned()),
+            Ok(measured) => Measurement::Measured(measured, None),
+            Err(why) => Measurement::Ended(Outcome::Inconclusive, "not_started".to_owned(), why.to_owned()),
         }
     }
 
-    fn plan(&self, program: Program, both: bool) -> Plan {
-        let Tuning { size, queue_pairs, duration, .. } = *self.tuning;
-        Plan { program, size, queue_pairs, duration, both }
+    fn plan(&self, program: BenchmarkTool, both: bool) -> TestPlan {
+        let BenchmarkParameters { size, queue_pairs, duration, .. } = *self.parameters;
+        TestPlan { program, size, queue_pairs, duration, both }
     }
 
-    fn rdma(&self, target: &Target, peer: Option<&dyn Peer>, server: &mut Option<PeerServer>) -> Came {
+    fn rdma(
+        &self,
+        target: &BenchmarkTarget,
+        peer: Option<&dyn Peer>,
+        server: &mut Option<RemoteServer>,
+    ) -> Measurement {
         let mut measured = Measurements::default();
         let before = target.moved();
         let mut claimed = 0.0;
-        let mut plans = vec![self.plan(Program::WriteBandwidth, false)];
-        if self.tuning.both {
-            plans.push(self.plan(Program::WriteBandwidth, true));
+        let mut plans = vec![self.plan(BenchmarkTool::WriteBandwidth, false)];
+        if self.parameters.both {
+            plans.push(self.plan(BenchmarkTool::WriteBandwidth, true));
         }
-        plans.extend([Program::WriteLatency, Program::ReadLatency].map(|program| self.plan(program, false)));
+        plans
+            .extend([BenchmarkTool::WriteLatency, BenchmarkTool::ReadLatency].map(|program| self.plan(program, false)));
         for (index, plan) in plans.iter().enumerate() {
             (self.progress)(plan.program.name());
             let attempt = match self.attempt(target, plan, peer, server) {
@@ -196,27 +203,27 @@ impl Bench<'_> {
                 Err(came) => return came,
             };
             match attempt {
-                Attempt::Measured(report) => {
+                PerftestOutcome::Measured(report) => {
                     if let Some(row) = report.best() {
                         let direction = if plan.both { Direction::Both } else { Direction::OneWay };
                         measured.bandwidth.push((direction, row.average.0));
                         claimed += row.average.0 * plan.duration.as_secs_f64() / if plan.both { 2.0 } else { 1.0 };
                     }
                     let direction =
-                        if plan.program == Program::ReadLatency { Direction::Read } else { Direction::Write };
+                        if plan.program == BenchmarkTool::ReadLatency { Direction::Read } else { Direction::Write };
                     for (statistic, value) in report.latency.iter().flat_map(|row| &row.values) {
                         measured.latency.push((direction, *statistic, *value));
                     }
                 }
                 _ if index > 0 => {}
-                Attempt::Failed(failure, text) if is_gone(failure, peer) => {
-                    return Came::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text);
+                PerftestOutcome::Failed(failure, text) if is_gone(failure, peer) => {
+                    return Measurement::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text);
                 }
-                Attempt::Failed(failure, text) => {
-                    return Came::Ended(Outcome::Failed, failure.as_str().to_owned(), text);
+                PerftestOutcome::Failed(failure, text) => {
+                    return Measurement::Ended(Outcome::Failed, failure.as_str().to_owned(), text);
                 }
-                Attempt::Inconclusive(reason, text) => {
-                    return Came::Ended(Outcome::Inconclusive, reason.to_owned(), text);
+                PerftestOutcome::Inconclusive(reason, text) => {
+                    return Measurement::Ended(Outcome::Inconclusive, reason.to_owned(), text);
                 }
             }
         }
@@ -225,76 +232,83 @@ impl Bench<'_> {
         match counted(before, target.moved(), claimed, peer.is_some()) {
             Ok(remark) => {
                 let remarks: Vec<String> = latency.into_iter().chain(remark).collect();
-                Came::Measured(measured, (!remarks.is_empty()).then(|| remarks.join("; ")))
+                Measurement::Measured(measured, (!remarks.is_empty()).then(|| remarks.join("; ")))
             }
-            Err(text) => Came::Ended(Outcome::Inconclusive, "counters_disagree".to_owned(), text),
+            Err(text) => Measurement::Ended(Outcome::Inconclusive, "counters_disagree".to_owned(), text),
         }
     }
 
     fn attempt(
         &self,
-        target: &Target,
-        plan: &Plan,
+        target: &BenchmarkTarget,
+        plan: &TestPlan,
         peer: Option<&dyn Peer>,
-        server: &mut Option<PeerServer>,
-    ) -> Result<Attempt, Came> {
+        server: &mut Option<RemoteServer>,
+    ) -> Result<PerftestOutcome, Measurement> {
         let name = plan.program.name();
         if self.tools.find(name).is_none() {
-            return Err(Came::unavailable(name));
+            return Err(Measurement::unavailable(name));
         }
         if let Some(peer) = peer {
             let started = peer.start(plan).map_err(|why| no_peer(peer, &why))?;
             *server = Some(started);
         }
-        let patience = self.tuning.patience;
-        rdma::run(self.tools, target, plan, server.as_ref(), patience).map_err(|error| Came::io(name, &error))
+        let timeouts = self.parameters.timeouts;
+        rdma::run(self.tools, target, plan, server.as_ref(), timeouts).map_err(|error| Measurement::io(name, &error))
     }
 
-    fn tcp(&self, target: &Target, peer: &dyn Peer, server: &mut Option<PeerServer>) -> Came {
+    fn tcp(&self, target: &BenchmarkTarget, peer: &dyn Peer, server: &mut Option<RemoteServer>) -> Measurement {
         if self.tools.find(tcp::PROGRAM).is_none() {
-            return Came::unavailable(tcp::PROGRAM);
+            return Measurement::unavailable(tcp::PROGRAM);
         }
         (self.progress)(tcp::PROGRAM);
         // Without an answer from the kernel nobody knows where the data would go.
         let Some(Ok(mut kernel)) = self.route.map(|connect| connect()) else {
             let why = "the kernel does not say which way it would send".to_owned();
-            return Came::skipped(SkipReason::Unknown, why);
+            return Measurement::skipped(SkipReason::Unknown, why);
         };
         // Where it is known already, no server is started for nothing.
         if let Ok(Some(why)) = tcp::stays_here(peer.host(), &mut *kernel) {
-            return Came::skipped(SkipReason::LocalRoute, why);
+            return Measurement::skipped(SkipReason::LocalRoute, why);
         }
-        let started = match peer.start(&self.plan(Program::Iperf, false)) {
+        let started = match peer.start(&self.plan(BenchmarkTool::Iperf, false)) {
             Ok(started) => started,
             Err(why) => return no_peer(peer, &why),
         };
         match tcp::stays_here(&started.host, &mut *kernel) {
             Ok(None) => {}
-            Ok(Some(why)) => return Came::skipped(SkipReason::LocalRoute, why),
+            Ok(Some(why)) => return Measurement::skipped(SkipReason::LocalRoute, why),
             Err(error) => {
-                return Came::skipped(SkipReason::Unknown, format!("there is no way to {}: {error}", started.host));
+                return Measurement::skipped(
+                    SkipReason::Unknown,
+                    format!("there is no way to {}: {error}", started.host),
+                );
             }
         }
-        let Tuning { queue_pairs, duration, patience, .. } = *self.tuning;
-        let run = tcp::run(self.tools, &started, queue_pairs, duration, target.cpus.as_ref(), patience);
+        let BenchmarkParameters { queue_pairs, duration, timeouts, .. } = *self.parameters;
+        let run = tcp::run(self.tools, &started, queue_pairs, duration, target.cpus.as_ref(), timeouts);
         *server = Some(started);
         match run {
-            Ok(tcp::Attempt::Measured(measured, again)) => {
-                Came::Measured(measured, again.map(|count| format!("{count} segments were sent again")))
+            Ok(tcp::TcpOutcome::Measured(measured, again)) => {
+                Measurement::Measured(measured, again.map(|count| format!("{count} segments were sent again")))
             }
-            Ok(tcp::Attempt::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
-                Came::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text)
+            Ok(tcp::TcpOutcome::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
+                Measurement::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text)
             }
-            Ok(tcp::Attempt::Failed(failure, text)) => Came::Ended(Outcome::Failed, failure.as_str().to_owned(), text),
-            Ok(tcp::Attempt::Inconclusive(reason, text)) => Came::Ended(Outcome::Inconclusive, reason.to_owned(), text),
-            Err(error) => Came::io(tcp::PROGRAM, &error),
+            Ok(tcp::TcpOutcome::Failed(failure, text)) => {
+                Measurement::Ended(Outcome::Failed, failure.as_str().to_owned(), text)
+            }
+            Ok(tcp::TcpOutcome::Inconclusive(reason, text)) => {
+                Measurement::Ended(Outcome::Inconclusive, reason.to_owned(), text)
+            }
+            Err(error) => Measurement::io(tcp::PROGRAM, &error),
         }
     }
 }
 
-fn no_peer(peer: &dyn Peer, why: &NoServer) -> Came {
+fn no_peer(peer: &dyn Peer, why: &PeerError) -> Measurement {
     let text = format!("{} starts no server: {}", peer.name(), why.text);
-    Came::Ended(Outcome::Inconclusive, why.reason.to_owned(), text)
+    Measurement::Ended(Outcome::Inconclusive, why.reason.to_owned(), text)
 }
 
 /// A server that was there when it was started and is not any more says something of its host, not of the device.

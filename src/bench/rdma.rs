@@ -8,18 +8,18 @@ use std::time::{Duration, Instant};
 use procfs::net::{TcpNetEntry, TcpState};
 use serde::{Deserialize, Serialize};
 
-use super::child::{Child, Ended, Invocation, is_stopped};
-use super::classify::{Attempt, classify};
-use super::folder::Folder;
-use super::perftest::Unit;
-use super::target::Target;
-use super::tools::Tools;
+use super::child::{Child, Invocation, ProcessExit, is_stopped};
+use super::classify::{PerftestOutcome, classify};
+use super::folder::RunDirectory;
+use super::perftest::BandwidthUnit;
+use super::target::BenchmarkTarget;
+use super::tools::Toolbox;
 use crate::assess::benchmark::Ceiling;
 use crate::model::benchmark::Failure;
 
 /// A program of perftest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Program {
+pub enum BenchmarkTool {
     /// Bandwidth of writes.
     #[serde(rename = "ib_write_bw")]
     WriteBandwidth,
@@ -34,7 +34,7 @@ pub enum Program {
     Iperf,
 }
 
-impl Program {
+impl BenchmarkTool {
     /// Its file name.
     pub const fn name(self) -> &'static str {
         match self {
@@ -48,9 +48,9 @@ impl Program {
 
 /// What both ends do.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Plan {
+pub struct TestPlan {
     /// The program.
-    pub program: Program,
+    pub program: BenchmarkTool,
     /// Message size in bytes; latency has its own.
     pub size: u64,
     /// Queue pairs; latency has one.
@@ -63,25 +63,25 @@ pub struct Plan {
 
 /// How long things may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Patience {
+pub struct Timeouts {
     /// A server, until it listens.
     pub listen: Duration,
     /// A client, until it comes to the server that was started for it.
-    pub come: Duration,
+    pub connect: Duration,
     /// A program, beyond the time that it measures.
-    pub beyond: Duration,
+    pub overrun: Duration,
 }
 
-impl Patience {
+impl Timeouts {
     /// All of it, in proportion to what a program may take beyond the time that it measures.
-    pub fn of(beyond: Duration) -> Self {
-        Self { listen: beyond / 6, come: beyond / 3, beyond }
+    pub fn from_overrun(overrun: Duration) -> Self {
+        Self { listen: overrun / 6, connect: overrun / 3, overrun }
     }
 }
 
-impl Default for Patience {
+impl Default for Timeouts {
     fn default() -> Self {
-        Self::of(Duration::from_secs(30))
+        Self::from_overrun(Duration::from_secs(30))
     }
 }
 
@@ -94,7 +94,7 @@ const TRIES: u32 = 3;
 
 /// A server that somebody else started for this plan.
 #[derive(Debug, Clone, PartialEq)]
-pub struct PeerServer {
+pub struct RemoteServer {
     /// Name or address of the host.
     pub host: String,
     /// The TCP port that it listens on.
@@ -117,12 +117,12 @@ pub trait Peer {
     ///
     /// # Errors
     /// Nobody answers, or the request was refused.
-    fn start(&self, plan: &Plan) -> Result<PeerServer, NoServer>;
+    fn start(&self, plan: &TestPlan) -> Result<RemoteServer, PeerError>;
 }
 
 /// Why a peer starts no server: nothing of it is known of the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NoServer {
+pub struct PeerError {
     /// A word for it.
     pub reason: &'static str,
     /// One sentence, or a part of one.
@@ -131,21 +131,21 @@ pub struct NoServer {
 
 /// A server of this host: dropped, it is gone. The other end may be this host or another.
 #[derive(Debug)]
-pub struct Serving {
+pub struct LocalServer {
     /// The TCP port that it listens on.
     pub tcp_port: u16,
     child: Child,
-    _directory: Folder,
+    _directory: RunDirectory,
 }
 
-impl Serving {
+impl LocalServer {
     /// Starts the server of a plan on a free TCP port.
     ///
     /// # Errors
     /// The program is not there or cannot be started, or there is no free port.
-    pub fn start(tools: &Tools, target: &Target, plan: &Plan) -> io::Result<Self> {
+    pub fn start(tools: &Toolbox, target: &BenchmarkTarget, plan: &TestPlan) -> io::Result<Self> {
         let program = tools.find(plan.program.name()).ok_or(io::ErrorKind::NotFound)?;
-        let directory = Folder::new()?;
+        let directory = RunDirectory::new()?;
         let tcp_port = free_port()?;
         let arguments = arguments(target, plan, tcp_port, None, None);
         let child = Child::start(&Invocation { program, arguments }, directory.path(), target.cpus.as_ref())?;
@@ -153,8 +153,8 @@ impl Serving {
     }
 
     /// Waits until it listens; it may listen in a way that cannot be seen. False when it has ended.
-    pub fn wait_until_listening(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    pub fn wait_until_listening(&self, timeouts: Duration) -> bool {
+        let until = Instant::now() + timeouts;
         while !self.child.is_over() {
             if is_listening(self.tcp_port) || Instant::now() >= until {
                 return true;
@@ -165,8 +165,8 @@ impl Serving {
     }
 
     /// Waits until somebody connects. False when nobody did, and it may be ended.
-    pub fn wait_for_client(&self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
+    pub fn wait_for_client(&self, timeouts: Duration) -> bool {
+        let until = Instant::now() + timeouts;
         loop {
             if self.child.is_over() || is_connected(self.tcp_port) {
                 return true;
@@ -179,58 +179,65 @@ impl Serving {
     }
 
     /// Waits for its end until a moment, and ends it then.
-    pub fn finish(mut self, until: Instant) -> Ended {
+    pub fn finish(mut self, until: Instant) -> ProcessExit {
         self.child.wait(until)
     }
 }
 
 /// Runs a plan: against a server of this host (a loop), or a peer's.
 pub fn run(
-    tools: &Tools,
-    target: &Target,
-    plan: &Plan,
-    peer: Option<&PeerServer>,
-    patience: Patience,
-) -> io::Result<Attempt> {
+    tools: &Toolbox,
+    target: &BenchmarkTarget,
+    plan: &TestPlan,
+    peer: Option<&RemoteServer>,
+    timeouts: Timeouts,
+) -> io::Result<PerftestOutcome> {
     let Some(peer) = peer else {
-        let mut attempt = looped(tools, target, plan, patience)?;
+        let mut attempt = looped(tools, target, plan, timeouts)?;
         for _ in 1..TRIES {
-            if !matches!(attempt, Attempt::Inconclusive("port_taken", _)) {
+            if !matches!(attempt, PerftestOutcome::Inconclusive("port_taken", _)) {
                 break;
             }
-            attempt = looped(tools, target, plan, patience)?;
+            attempt = looped(tools, target, plan, timeouts)?;
         }
         return Ok(attempt);
     };
-    let (attempt, _) = client(tools, target, plan, &peer.host, peer.tcp_port, patience)?;
+    let (attempt, _) = client(tools, target, plan, &peer.host, peer.tcp_port, timeouts)?;
     Ok(attempt)
 }
 
-fn looped(tools: &Tools, target: &Target, plan: &Plan, patience: Patience) -> io::Result<Attempt> {
-    let server = Serving::start(tools, target, plan)?;
+fn looped(
+    tools: &Toolbox,
+    target: &BenchmarkTarget,
+    plan: &TestPlan,
+    timeouts: Timeouts,
+) -> io::Result<PerftestOutcome> {
+    let server = LocalServer::start(tools, target, plan)?;
     let name = plan.program.name();
-    if !server.wait_until_listening(patience.listen) {
+    if !server.wait_until_listening(timeouts.listen) {
         let ended = server.finish(Instant::now());
-        let attempt = classify(name, &ended, None, Unit::GigabitsPerSecond);
+        let attempt = classify(name, &ended, None, BandwidthUnit::GigabitsPerSecond);
         return Ok(match attempt {
-            Attempt::Measured(_) => Attempt::Inconclusive("no_result", format!("the server of {name} ended by itself")),
+            PerftestOutcome::Measured(_) => {
+                PerftestOutcome::Inconclusive("no_result", format!("the server of {name} ended by itself"))
+            }
             other => other,
         });
     }
-    let (attempt, over) = client(tools, target, plan, "127.0.0.1", server.tcp_port, patience)?;
+    let (attempt, over) = client(tools, target, plan, "127.0.0.1", server.tcp_port, timeouts)?;
     // A server whose client is gone may wait for ever.
     let wait = if over { Duration::from_secs(2) } else { Duration::ZERO };
     let ended = server.finish(Instant::now() + wait);
-    let cause = |attempt: &Attempt| match attempt {
-        Attempt::Failed(Failure::TcpSetup, _) => true,
-        Attempt::Inconclusive(reason, _) => matches!(*reason, "no_result" | "timeout"),
+    let cause = |attempt: &PerftestOutcome| match attempt {
+        PerftestOutcome::Failed(Failure::TcpSetup, _) => true,
+        PerftestOutcome::Inconclusive(reason, _) => matches!(*reason, "no_result" | "timeout"),
         _ => false,
     };
     if cause(&attempt) {
         // The server may know better.
-        match classify(name, &Ended { timed_out: false, ..ended }, None, Unit::GigabitsPerSecond) {
-            Attempt::Failed(failure, text) => return Ok(Attempt::Failed(failure, text)),
-            taken @ Attempt::Inconclusive("port_taken", _) => return Ok(taken),
+        match classify(name, &ProcessExit { timed_out: false, ..ended }, None, BandwidthUnit::GigabitsPerSecond) {
+            PerftestOutcome::Failed(failure, text) => return Ok(PerftestOutcome::Failed(failure, text)),
+            taken @ PerftestOutcome::Inconclusive("port_taken", _) => return Ok(taken),
             _ => {}
         }
     }
@@ -239,29 +246,35 @@ fn looped(tools: &Tools, target: &Target, plan: &Plan, patience: Patience) -> io
 
 /// Runs the client; whether it ended by itself comes back too.
 fn client(
-    tools: &Tools,
-    target: &Target,
-    plan: &Plan,
+    tools: &Toolbox,
+    target: &BenchmarkTarget,
+    plan: &TestPlan,
     host: &str,
     tcp_port: u16,
-    patience: Patience,
-) -> io::Result<(Attempt, bool)> {
+    timeouts: Timeouts,
+) -> io::Result<(PerftestOutcome, bool)> {
     let name = plan.program.name();
     let program = tools.find(name).ok_or(io::ErrorKind::NotFound)?;
-    let directory = Folder::new()?;
+    let directory = RunDirectory::new()?;
     let result = directory.path().join("result.json");
     let json = tools.writes_json(&program).then_some(result.as_path());
     let arguments = arguments(target, plan, tcp_port, json, Some(host));
     let mut child = Child::start(&Invocation { program, arguments }, directory.path(), target.cpus.as_ref())?;
-    let measured = if plan.program == Program::WriteBandwidth { plan.duration } else { Duration::ZERO };
-    let ended = child.wait(Instant::now() + measured + patience.beyond);
+    let measured = if plan.program == BenchmarkTool::WriteBandwidth { plan.duration } else { Duration::ZERO };
+    let ended = child.wait(Instant::now() + measured + timeouts.overrun);
     let file = json.and_then(|path| read(path).ok());
-    Ok((classify(name, &ended, file.as_deref(), Unit::GigabitsPerSecond), !ended.timed_out))
+    Ok((classify(name, &ended, file.as_deref(), BandwidthUnit::GigabitsPerSecond), !ended.timed_out))
 }
 
 /// The command line of an end. Both must have the same but for the host.
-fn arguments(target: &Target, plan: &Plan, tcp_port: u16, json: Option<&Path>, host: Option<&str>) -> Vec<String> {
-    if plan.program == Program::Iperf {
+fn arguments(
+    target: &BenchmarkTarget,
+    plan: &TestPlan,
+    tcp_port: u16,
+    json: Option<&Path>,
+    host: Option<&str>,
+) -> Vec<String> {
+    if plan.program == BenchmarkTool::Iperf {
         // A server of TCP; its client has a runner of its own.
         return ["--server", "--one-off", "--port", &tcp_port.to_string()].map(str::to_owned).to_vec();
     }
@@ -277,7 +290,7 @@ fn arguments(target: &Target, plan: &Plan, tcp_port: u16, json: Option<&Path>, h
     if let Some(index) = target.gid_index {
         option("-x", Some(index.to_string()));
     }
-    if plan.program == Program::WriteBandwidth {
+    if plan.program == BenchmarkTool::WriteBandwidth {
         option("-s", Some(plan.size.to_string()));
         option("-q", Some(plan.queue_pairs.to_string()));
         option("-D", Some(plan.duration.as_secs().max(1).to_string()));

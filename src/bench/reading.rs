@@ -3,7 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::iperf;
-use super::perftest::{self, Unit, from_json, from_text};
+use super::perftest::{self, BandwidthUnit, from_json, from_text};
 use crate::assess::benchmark::{Ceiling, percent};
 use crate::model::benchmark::{Failure, Statistic};
 use crate::model::units::BytesPerSecond;
@@ -22,35 +22,35 @@ const FILLS: u64 = 65536;
 
 /// How a number was measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum TransferKind {
     /// RDMA, one way.
     Rdma,
     /// RDMA whose connection the connection manager set up.
     ConnectionManager,
     /// RDMA both ways at once: a sum.
-    BothWays,
+    Bidirectional,
     /// TCP.
     Tcp,
 }
 
-impl Way {
+impl TransferKind {
     /// Its word in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Rdma => "rdma",
             Self::ConnectionManager => "rdma_cm",
-            Self::BothWays => "rdma_both",
+            Self::Bidirectional => "rdma_both",
             Self::Tcp => "tcp",
         }
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for TransferKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rdma => "RDMA one way",
             Self::ConnectionManager => "RDMA with the connection manager",
-            Self::BothWays => "RDMA both ways at once",
+            Self::Bidirectional => "RDMA both ways at once",
             Self::Tcp => "TCP",
         })
     }
@@ -58,11 +58,11 @@ impl fmt::Display for Way {
 
 /// What an output says.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Said {
+pub enum OutputResult {
     /// A bandwidth.
     Bandwidth {
         /// How it was measured.
-        way: Way,
+        way: TransferKind,
         /// The value; of both ways, their sum.
         value: BytesPerSecond,
     },
@@ -76,14 +76,14 @@ pub enum Said {
 
 /// An output that was read.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Output {
+pub struct BenchmarkOutput {
     /// What it says.
-    pub said: Said,
-    /// All that perftest said; empty where another program spoke.
-    pub report: perftest::Report,
+    pub result: OutputResult,
+    /// Everything that perftest reported; empty where another program spoke.
+    pub report: perftest::PerftestReport,
 }
 
-impl Output {
+impl BenchmarkOutput {
     /// What the output calls its device.
     pub fn device(&self) -> Option<&str> {
         self.report.device.as_deref()
@@ -96,13 +96,16 @@ impl Output {
 }
 
 /// Reads an output: perftest's text or JSON (bandwidths in `unit`), or iperf3's JSON.
-pub fn read(text: &str, unit: Unit) -> Output {
+pub fn read(text: &str, unit: BandwidthUnit) -> BenchmarkOutput {
     let mut table = from_text(text);
     if let Some(trouble) = &table.trouble {
-        return Output { said: Said::Failed(trouble.failure, trouble.text.clone()), report: table };
+        return BenchmarkOutput { result: OutputResult::Failed(trouble.failure, trouble.text.clone()), report: table };
     }
     if !table.has_values() {
-        let nothing = |why: String| Output { said: Said::Nothing(why), report: perftest::Report::default() };
+        let nothing = |why: String| BenchmarkOutput {
+            result: OutputResult::Nothing(why),
+            report: perftest::PerftestReport::default(),
+        };
         if table.impossible {
             return nothing(
                 "it has a value that cannot be: negative, no number, or beyond what any lane carries".to_owned(),
@@ -111,26 +114,29 @@ pub fn read(text: &str, unit: Unit) -> Output {
         table = match (iperf::from_json(text), from_json(text, unit)) {
             (Ok(report), _) => {
                 let value = BytesPerSecond(report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0));
-                let way = if report.reverse.is_some() { Way::BothWays } else { Way::Tcp };
-                return Output { said: Said::Bandwidth { way, value }, report: perftest::Report::default() };
+                let way = if report.reverse.is_some() { TransferKind::Bidirectional } else { TransferKind::Tcp };
+                return BenchmarkOutput {
+                    result: OutputResult::Bandwidth { way, value },
+                    report: perftest::PerftestReport::default(),
+                };
             }
             (_, Ok(report)) => report,
-            (Err(iperf::NoResult::Said(said)), _) if iperf::is_unreachable(&said) => {
-                let said = Said::Failed(Failure::TcpSetup, format!("iperf3: {said}"));
-                return Output { said, report: perftest::Report::default() };
+            (Err(iperf::IperfError::Program(result)), _) if iperf::is_unreachable(&result) => {
+                let result = OutputResult::Failed(Failure::TcpSetup, format!("iperf3: {result}"));
+                return BenchmarkOutput { result, report: perftest::PerftestReport::default() };
             }
-            (Err(error @ (iperf::NoResult::Said(_) | iperf::NoResult::Impossible)), _) => {
+            (Err(error @ (iperf::IperfError::Program(_) | iperf::IperfError::Impossible)), _) => {
                 return nothing(error.to_string());
             }
-            (_, Err(perftest::NotAReport::NoResult)) => return nothing(no_result(text, &table)),
+            (_, Err(perftest::PerftestJsonError::NoResult)) => return nothing(no_result(text, &table)),
             (_, Err(error)) => return nothing(error.to_string()),
         };
     }
-    Output { said: value(&table), report: table }
+    BenchmarkOutput { result: value(&table), report: table }
 }
 
 /// Why nothing was found in a text.
-fn no_result(text: &str, table: &perftest::Report) -> String {
+fn no_result(text: &str, table: &perftest::PerftestReport) -> String {
     if text.trim().is_empty() {
         return "it is empty".to_owned();
     }
@@ -143,22 +149,22 @@ fn no_result(text: &str, table: &perftest::Report) -> String {
     "it is no output of perftest (text or JSON) and no JSON of iperf3".to_owned()
 }
 
-fn value(report: &perftest::Report) -> Said {
+fn value(report: &perftest::PerftestReport) -> OutputResult {
     if let Some(row) = report.best() {
         let way = match (report.is_bidirectional(), report.connection_manager) {
-            (true, _) => Way::BothWays,
-            (false, true) => Way::ConnectionManager,
-            (false, false) => Way::Rdma,
+            (true, _) => TransferKind::Bidirectional,
+            (false, true) => TransferKind::ConnectionManager,
+            (false, false) => TransferKind::Rdma,
         };
-        return Said::Bandwidth { way, value: row.average };
+        return OutputResult::Bandwidth { way, value: row.average };
     }
     let typical = report.latency.iter().find_map(|row| row.value(Statistic::Typical).or(row.value(Statistic::Average)));
-    typical.map_or_else(|| Said::Nothing("it has no value".to_owned()), Said::Latency)
+    typical.map_or_else(|| OutputResult::Nothing("it has no value".to_owned()), OutputResult::Latency)
 }
 
 /// What keeps a value from being more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Limit {
+pub enum Bottleneck {
     /// The PCIe path.
     Path,
     /// The port's rate.
@@ -171,7 +177,7 @@ pub enum Limit {
     NotThis,
 }
 
-impl Limit {
+impl Bottleneck {
     /// Its word in JSON.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -184,8 +190,8 @@ impl Limit {
     }
 
     /// What stands at a value, with messages of this size in bytes.
-    pub fn of(way: Way, value: BytesPerSecond, size: Option<u64>, ceiling: &Ceiling) -> Self {
-        let value = one_way(way, value).0;
+    pub fn of(way: TransferKind, value: BytesPerSecond, size: Option<u64>, ceiling: &Ceiling) -> Self {
+        let value = per_direction(way, value).0;
         let at = |least: f64, most: BytesPerSecond| value >= least * AT_LIMIT && value <= most.0 * TOLERANCE;
         // A loop within a card does not meet the port's rate.
         let most = ceiling.path.or(ceiling.rate).map_or(f64::INFINITY, |most| most.0 * TOLERANCE);
@@ -222,15 +228,19 @@ impl Limit {
 }
 
 /// What each number says of one direction: half of a sum.
-fn one_way(way: Way, value: BytesPerSecond) -> BytesPerSecond {
-    BytesPerSecond(if way == Way::BothWays { value.0 / 2.0 } else { value.0 })
+fn per_direction(way: TransferKind, value: BytesPerSecond) -> BytesPerSecond {
+    BytesPerSecond(if way == TransferKind::Bidirectional { value.0 / 2.0 } else { value.0 })
 }
 
 /// One output's value beside what the lane carries.
-pub fn beside(way: Way, value: BytesPerSecond, ceiling: Option<&Ceiling>) -> String {
-    let sum = if way == Way::BothWays { format!(", {} each way", one_way(way, value)) } else { String::new() };
+pub fn beside(way: TransferKind, value: BytesPerSecond, ceiling: Option<&Ceiling>) -> String {
+    let sum = if way == TransferKind::Bidirectional {
+        format!(", {} each way", per_direction(way, value))
+    } else {
+        String::new()
+    };
     let Some(ceiling) = ceiling else { return format!("{way}: {value}{sum}") };
-    let each = one_way(way, value);
+    let each = per_direction(way, value);
     let mut text = format!("{way}: {value}{sum}");
     // Writing to a string cannot fail.
     if let Some(rate) = ceiling.rate {
@@ -243,15 +253,15 @@ pub fn beside(way: Way, value: BytesPerSecond, ceiling: Option<&Ceiling>) -> Str
 }
 
 /// What several numbers say together; none for fewer than two.
-pub fn together(numbers: &[(Way, BytesPerSecond)], ceiling: Option<&Ceiling>) -> Option<String> {
-    let ways = numbers.iter().map(|(way, value)| one_way(*way, *value).0);
+pub fn together(numbers: &[(TransferKind, BytesPerSecond)], ceiling: Option<&Ceiling>) -> Option<String> {
+    let ways = numbers.iter().map(|(way, value)| per_direction(*way, *value).0);
     let (least, most) = ways.fold((f64::INFINITY, 0.0f64), |(least, most), rate| (least.min(rate), most.max(rate)));
     if numbers.len() < 2 || least <= 0.0 {
         return None;
     }
     let (least, most) = (BytesPerSecond(least), BytesPerSecond(most));
     if most.0 / least.0 > SPREAD {
-        let slowest = numbers.iter().min_by(|a, b| one_way(a.0, a.1).0.total_cmp(&one_way(b.0, b.1).0))?.0;
+        let slowest = numbers.iter().min_by(|a, b| per_direction(a.0, a.1).0.total_cmp(&per_direction(b.0, b.1).0))?.0;
         return Some(format!(
             "These are not one limit: from {least} to {most} each way. What is slower alone has a cause of its own; look \
              first at {slowest}."
@@ -264,13 +274,13 @@ pub fn together(numbers: &[(Way, BytesPerSecond)], ceiling: Option<&Ceiling>) ->
         _ => "several",
     };
     let mut text = format!("This is one limit seen {count} ways: {least} to {most} each way.");
-    let sum = numbers.iter().any(|(way, _)| *way == Way::BothWays);
+    let sum = numbers.iter().any(|(way, _)| *way == TransferKind::Bidirectional);
     if sum {
         text.push_str(" A sum of both directions is not to be held against the rate of one.");
     }
     if let Some(ceiling) = ceiling {
         text.push(' ');
-        text.push_str(&Limit::of(Way::Rdma, most, None, ceiling).says(ceiling));
+        text.push_str(&Bottleneck::of(TransferKind::Rdma, most, None, ceiling).says(ceiling));
     }
     Some(text)
 }
@@ -304,63 +314,70 @@ mod tests {
             output("RDMA_Write Bidirectional BW", "OFF", "13900.00"),
             tcp,
         ];
-        let numbers: Vec<(Way, BytesPerSecond)> = outputs
+        let numbers: Vec<(TransferKind, BytesPerSecond)> = outputs
             .iter()
-            .filter_map(|text| match read(text, Unit::MebibytesPerSecond).said {
-                Said::Bandwidth { way, value } => Some((way, value)),
+            .filter_map(|text| match read(text, BandwidthUnit::MebibytesPerSecond).result {
+                OutputResult::Bandwidth { way, value } => Some((way, value)),
                 _ => None,
             })
             .collect();
-        let ways: Vec<Way> = numbers.iter().map(|(way, _)| *way).collect();
-        assert_eq!(ways, [Way::Rdma, Way::ConnectionManager, Way::BothWays, Way::Tcp]);
+        let ways: Vec<TransferKind> = numbers.iter().map(|(way, _)| *way).collect();
+        assert_eq!(
+            ways,
+            [TransferKind::Rdma, TransferKind::ConnectionManager, TransferKind::Bidirectional, TransferKind::Tcp]
+        );
         let text = together(&numbers, narrow().as_ref()).unwrap_or_default();
         assert!(text.starts_with("This is one limit seen four ways: 58.2 Gb/s to 59.6 Gb/s each way."), "{text}");
         assert!(text.contains("the PCIe path, which carries 63.0 Gb/s: not SR-IOV"), "{text}");
-        let both = beside(Way::BothWays, numbers[2].1, narrow().as_ref());
+        let both = beside(TransferKind::Bidirectional, numbers[2].1, narrow().as_ref());
         assert!(both.contains("58.3 Gb/s each way, 29 % of the port's 200 Gb/s, 93 % of the PCIe path's"), "{both}");
     }
 
     #[test]
     fn numbers_apart_are_not() {
-        let text = together(&[(Way::Rdma, gbits(190.0)), (Way::Tcp, gbits(40.0))], None).unwrap_or_default();
+        let text =
+            together(&[(TransferKind::Rdma, gbits(190.0)), (TransferKind::Tcp, gbits(40.0))], None).unwrap_or_default();
         assert!(text.contains("not one limit") && text.ends_with("look first at TCP."), "{text}");
-        assert_eq!(together(&[(Way::Rdma, gbits(190.0))], None), None);
-        let below = together(&[(Way::Rdma, gbits(20.0)), (Way::Tcp, gbits(20.0))], narrow().as_ref());
+        assert_eq!(together(&[(TransferKind::Rdma, gbits(190.0))], None), None);
+        let below = together(&[(TransferKind::Rdma, gbits(20.0)), (TransferKind::Tcp, gbits(20.0))], narrow().as_ref());
         assert!(below.is_some_and(|text| text.contains("below what port and PCIe path carry")));
     }
 
     #[test]
     fn one_number_has_a_limit_too() {
-        let of = |value, size, ceiling: &Ceiling| Limit::of(Way::Rdma, gbits(value), size, ceiling);
+        let of = |value, size, ceiling: &Ceiling| Bottleneck::of(TransferKind::Rdma, gbits(value), size, ceiling);
         let (narrow, wide) = (narrow().unwrap(), Ceiling::new(Some(gbits(200.0)), Some(gbits(252.06)), 0.9).unwrap());
         let port_alone = Ceiling::new(Some(gbits(100.0)), None, 0.9).unwrap();
         for (value, size, ceiling, limit) in [
-            (57.1, Some(131_072), &narrow, Limit::Path),
-            (51.9, Some(131_072), &narrow, Limit::Path),
-            (44.0, Some(131_072), &narrow, Limit::Other),
-            (44.0, Some(2048), &narrow, Limit::Size),
-            (191.0, None, &narrow, Limit::NotThis),
-            (191.0, Some(1 << 20), &wide, Limit::Rate),
-            (57.1, Some(1 << 20), &wide, Limit::Other),
-            (221.0, Some(1 << 20), &wide, Limit::NotThis),
-            (97.0, Some(1 << 20), &port_alone, Limit::Rate),
-            (140.0, Some(1 << 20), &port_alone, Limit::NotThis),
+            (57.1, Some(131_072), &narrow, Bottleneck::Path),
+            (51.9, Some(131_072), &narrow, Bottleneck::Path),
+            (44.0, Some(131_072), &narrow, Bottleneck::Other),
+            (44.0, Some(2048), &narrow, Bottleneck::Size),
+            (191.0, None, &narrow, Bottleneck::NotThis),
+            (191.0, Some(1 << 20), &wide, Bottleneck::Rate),
+            (57.1, Some(1 << 20), &wide, Bottleneck::Other),
+            (221.0, Some(1 << 20), &wide, Bottleneck::NotThis),
+            (97.0, Some(1 << 20), &port_alone, Bottleneck::Rate),
+            (140.0, Some(1 << 20), &port_alone, Bottleneck::NotThis),
         ] {
             assert_eq!(of(value, size, ceiling), limit, "{value} {size:?} {ceiling:?}");
         }
-        assert_eq!(Limit::of(Way::BothWays, gbits(115.0), None, &narrow), Limit::Path);
-        assert!(Limit::Path.says(&narrow).starts_with("It is the PCIe path, which carries 63.0 Gb/s"));
-        assert!(Limit::NotThis.says(&wide).contains("more than this lane carries (200 Gb/s)"));
+        assert_eq!(Bottleneck::of(TransferKind::Bidirectional, gbits(115.0), None, &narrow), Bottleneck::Path);
+        assert!(Bottleneck::Path.says(&narrow).starts_with("It is the PCIe path, which carries 63.0 Gb/s"));
+        assert!(Bottleneck::NotThis.says(&wide).contains("more than this lane carries (200 Gb/s)"));
     }
 
     #[test]
     fn what_is_no_number() {
-        let read = |text: &str| read(text, Unit::GigabitsPerSecond).said;
+        let read = |text: &str| read(text, BandwidthUnit::GigabitsPerSecond).result;
         let failed = read("Couldn't connect to 198.51.100.7:18599\n");
-        assert!(matches!(failed, Said::Failed(Failure::TcpSetup, _)));
-        let iperf = |said: &str| read(&format!("{{\"error\": \"{said}\"}}"));
-        assert!(matches!(iperf("unable to connect to server: No route to host"), Said::Failed(Failure::TcpSetup, _)));
-        assert!(matches!(iperf("the server is busy"), Said::Nothing(text) if text.contains("iperf3 says")));
+        assert!(matches!(failed, OutputResult::Failed(Failure::TcpSetup, _)));
+        let iperf = |result: &str| read(&format!("{{\"error\": \"{result}\"}}"));
+        assert!(matches!(
+            iperf("unable to connect to server: No route to host"),
+            OutputResult::Failed(Failure::TcpSetup, _)
+        ));
+        assert!(matches!(iperf("the server is busy"), OutputResult::Nothing(text) if text.contains("iperf3 says")));
         for (text, part) in [
             ("", "it is empty"),
             (" \n", "it is empty"),
@@ -371,9 +388,9 @@ mod tests {
             ("{\"results\": {\"BW_average\": 1e30}}", "cannot be"),
             (" #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 8 9 1e30 1e30 1\n", "cannot be"),
         ] {
-            assert!(matches!(read(text), Said::Nothing(why) if why.contains(part)), "{text}");
+            assert!(matches!(read(text), OutputResult::Nothing(why) if why.contains(part)), "{text}");
         }
         let latency = read("{\nresults: {\nMsgSize: 2,\nt_typical: 2.00,\nt_avg: 2.5,\n},\n}\n");
-        assert!(matches!(latency, Said::Latency(value) if (value - 2e-6).abs() < 1e-12));
+        assert!(matches!(latency, OutputResult::Latency(value) if (value - 2e-6).abs() < 1e-12));
     }
 }

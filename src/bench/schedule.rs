@@ -20,14 +20,14 @@ const LOOK: Duration = Duration::from_secs(60);
 
 /// The times of the probes of one host.
 #[derive(Debug, Clone)]
-pub struct Schedule {
+pub struct BenchmarkSchedule {
     interval: Duration,
     budget: f64,
     seed: u64,
     due: BTreeMap<BenchmarkKey, BootTime>,
 }
 
-impl Schedule {
+impl BenchmarkSchedule {
     /// A schedule. `budget`: share of a day that probes may use of a port. `host`: what tells this host from others, so
     /// that a fleet that starts at once does not measure at once.
     pub fn new(interval: Duration, budget: f64, host: &str) -> Self {
@@ -125,7 +125,7 @@ mod tests {
     }
 
     /// How often a probe runs in a day, looked at every minute.
-    fn runs_in_a_day(schedule: &mut Schedule, pasts: &BenchmarkHistories) -> Vec<u64> {
+    fn runs_in_a_day(schedule: &mut BenchmarkSchedule, pasts: &BenchmarkHistories) -> Vec<u64> {
         let mut ran = Vec::new();
         for minute in 0..24 * 60 {
             let now = at(minute * 60);
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn intervals_vary_and_keep_their_mean() {
-        let mut schedule = Schedule::new(HOUR, 0.01, "a");
+        let mut schedule = BenchmarkSchedule::new(HOUR, 0.01, "a");
         let ran = runs_in_a_day(&mut schedule, &BenchmarkHistories::new());
         assert!((20..=28).contains(&ran.len()), "{ran:?}");
         let gaps: Vec<u64> = ran.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -150,7 +150,7 @@ mod tests {
     #[test]
     fn hosts_begin_at_different_times() {
         let first = |host: &str| {
-            let mut schedule = Schedule::new(HOUR, 0.01, host);
+            let mut schedule = BenchmarkSchedule::new(HOUR, 0.01, host);
             (0..60).find(|minute| {
                 schedule.due(&[key(0)], &BenchmarkHistories::new(), |_| false, at(minute * 60)).is_some()
             })
@@ -165,7 +165,7 @@ mod tests {
             BenchmarkRun { outcome: Outcome::Ok, took: HOUR, ..BenchmarkRun::skipped(&key(0), at(0).wall, SKIP, "") };
         let past = BenchmarkHistory { last: Some(run), ..BenchmarkHistory::default() };
         let pasts = BenchmarkHistories::from([(key(0), past)]);
-        let mut schedule = Schedule::new(HOUR, 0.01, "a");
+        let mut schedule = BenchmarkSchedule::new(HOUR, 0.01, "a");
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| false, at(60)), None);
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| false, at(2 * 3_600)), Some(key(0)));
     }
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn what_was_left_out_is_tried_again_sooner_and_urgent_ones_at_once() {
-        let mut schedule = Schedule::new(HOUR, 0.01, "a");
+        let mut schedule = BenchmarkSchedule::new(HOUR, 0.01, "a");
         schedule.done(&key(0), at(0).tick, false);
         let pasts = BenchmarkHistories::new();
         assert_eq!(schedule.due(&[key(0)], &pasts, |_| true, at(60)), None, "not before it may be tried again");
@@ -187,7 +187,7 @@ mod tests {
 
     #[test]
     fn the_budget_is_of_the_last_day() {
-        let schedule = Schedule::new(HOUR, 0.001, "a");
+        let schedule = BenchmarkSchedule::new(HOUR, 0.001, "a");
         let mut past = BenchmarkHistory::default();
         let takes = Duration::from_secs(8);
         let mut ran = 0;
@@ -213,14 +213,14 @@ mod tests {
         #[test]
         fn no_probe_is_due_twice_in_half_an_interval(host in "[a-z]{1,8}", minutes in 10u64..600) {
             let interval = Duration::from_secs(minutes * 60);
-            let mut schedule = Schedule::new(interval, 1.0, &host);
+            let mut schedule = BenchmarkSchedule::new(interval, 1.0, &host);
             let ran = runs_in_a_day(&mut schedule, &BenchmarkHistories::new());
             prop_assert!(ran.windows(2).all(|pair| (pair[1] - pair[0]) * 2 >= minutes * 60));
         }
 
         #[test]
         fn it_never_sleeps_long_nor_spins(host in "[a-z]{1,8}", seconds in 0u64..1_000_000) {
-            let mut schedule = Schedule::new(HOUR, 1.0, &host);
+            let mut schedule = BenchmarkSchedule::new(HOUR, 1.0, &host);
             let _ = schedule.due(&[key(0), key(1)], &BenchmarkHistories::new(), |_| false, at(seconds));
             let wait = schedule.wait(at(seconds).tick);
             prop_assert!((Duration::from_secs(1)..=LOOK).contains(&wait));

@@ -6,15 +6,15 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use super::child::is_stopped;
+use super::context::BenchmarkContext;
 use super::guard;
 use super::lock::HostLock;
-use super::peers::pairing::Meeting;
-use super::peers::party::Party;
+use super::peers::runtime::PeerRuntime;
+use super::peers::schedule::SlotAssignment;
 use super::probe::own;
 use super::rdma::Peer;
-use super::schedule::Schedule;
-use super::station::Station;
-use super::tools::Tools;
+use super::schedule::BenchmarkSchedule;
+use super::tools::Toolbox;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::PortKey;
 use crate::model::time::Timestamp;
@@ -27,41 +27,41 @@ const AROUND: Duration = Duration::from_secs(3);
 
 /// What is measured, how, and when not.
 #[derive(Debug, Clone)]
-pub struct Program {
+pub struct ScheduledBenchmarks {
     /// Which probes.
     pub probes: Vec<Benchmark>,
     /// What with.
-    pub station: Station,
+    pub context: BenchmarkContext,
 }
 
 /// Runs probes.
-pub struct Scheduler {
+pub struct BenchmarkScheduler {
     handle: PollerHandle,
     clock: Arc<dyn Clock>,
-    program: Program,
-    schedule: Schedule,
-    tools: Tools,
-    party: Option<Arc<Party>>,
+    program: ScheduledBenchmarks,
+    schedule: BenchmarkSchedule,
+    tools: Toolbox,
+    peer_runtime: Option<Arc<PeerRuntime>>,
     /// Troubles of the host that were said already.
     said: BTreeSet<String>,
 }
 
-impl Scheduler {
+impl BenchmarkScheduler {
     /// One that works for a poller.
     pub fn new(
         handle: PollerHandle,
         clock: Arc<dyn Clock>,
-        program: Program,
-        schedule: Schedule,
-        tools: Tools,
+        program: ScheduledBenchmarks,
+        schedule: BenchmarkSchedule,
+        tools: Toolbox,
     ) -> Self {
-        Self { handle, clock, program, schedule, tools, party: None, said: BTreeSet::new() }
+        Self { handle, clock, program, schedule, tools, peer_runtime: None, said: BTreeSet::new() }
     }
 
     /// One that measures with other hosts, too.
     #[must_use]
-    pub fn with_party(self, party: Option<Arc<Party>>) -> Self {
-        Self { party, ..self }
+    pub fn with_peers(self, peer_runtime: Option<Arc<PeerRuntime>>) -> Self {
+        Self { peer_runtime, ..self }
     }
 
     /// Works until it is told to stop, or nobody is left to tell it.
@@ -78,13 +78,13 @@ impl Scheduler {
     pub fn step(&mut self) -> Duration {
         let now = self.clock.now();
         let Some(report) = self.handle.latest() else { return Duration::from_secs(1) };
-        let party = self.party.clone();
-        let Some(party) = party else { return self.alone(&report, now) };
-        if let Some(meeting) = party.due(now.wall) {
-            self.meet(&report, &party, &meeting);
+        let peer_runtime = self.peer_runtime.clone();
+        let Some(peer_runtime) = peer_runtime else { return self.alone(&report, now) };
+        if let Some(assignment) = peer_runtime.due(now.wall) {
+            self.meet(&report, &peer_runtime, &assignment);
             return Duration::ZERO;
         }
-        self.alone(&report, now).min(party.wait(self.clock.now().wall))
+        self.alone(&report, now).min(peer_runtime.wait(self.clock.now().wall))
     }
 
     /// Runs what needs no other host.
@@ -103,14 +103,14 @@ impl Scheduler {
     }
 
     /// Measures with the host that is this one's partner: one port, another one in the next round.
-    fn meet(&mut self, report: &HostReport, party: &Party, meeting: &Meeting) {
-        let ports: Vec<PortKey> = self.program.station.ports(report);
-        let Some(rail) = usize::try_from(meeting.round).ok().and_then(|round| round.checked_rem(ports.len())) else {
+    fn meet(&mut self, report: &HostReport, peer_runtime: &PeerRuntime, assignment: &SlotAssignment) {
+        let ports: Vec<PortKey> = self.program.context.ports(report);
+        let Some(rail) = usize::try_from(assignment.round).ok().and_then(|round| round.checked_rem(ports.len())) else {
             return;
         };
         let clock = Arc::clone(&self.clock);
         let now = move || clock.now().wall;
-        let caller = party.caller(&meeting.peer, u32::try_from(rail).unwrap_or(0), &now);
+        let http_peer = peer_runtime.http_peer(&assignment.peer, u32::try_from(rail).unwrap_or(0), &now);
         let mut free = None;
         for probe in [Benchmark::RdmaPeer, Benchmark::TcpPeer] {
             if !self.program.probes.contains(&probe) || is_stopped() {
@@ -120,10 +120,10 @@ impl Scheduler {
             // Whether the port is silent is asked before the first only: the second would see its traffic.
             let may = free.get_or_insert_with(|| self.may_run(report, &key)).clone();
             let run = match may {
-                Ok(()) => self.locked(report, &key, Some(&caller)),
+                Ok(()) => self.locked(report, &key, Some(&http_peer)),
                 Err((reason, text)) => BenchmarkRun::skipped(&key, self.clock.now().wall, reason, &text),
             };
-            tracing::debug!(probe = probe.as_str(), peer = &*meeting.peer, "{}: {}", run.outcome.as_str(), run.text);
+            tracing::debug!(probe = probe.as_str(), peer = &*assignment.peer, "{}: {}", run.outcome.as_str(), run.text);
             self.keep(run);
         }
     }
@@ -139,8 +139,8 @@ impl Scheduler {
     }
 
     fn keys(&self, report: &HostReport) -> Vec<BenchmarkKey> {
-        let Program { probes, station } = &self.program;
-        own(report).into_iter().filter(|key| probes.contains(&key.probe) && station.has(key)).collect()
+        let ScheduledBenchmarks { probes, context } = &self.program;
+        own(report).into_iter().filter(|key| probes.contains(&key.probe) && context.has(key)).collect()
     }
 
     fn guarded(&self, report: &HostReport, key: &BenchmarkKey) -> BenchmarkRun {
@@ -151,9 +151,9 @@ impl Scheduler {
     }
 
     /// Whether budget and guard let a probe run.
-    fn may_run(&self, report: &HostReport, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
-        let Station { tuning, rules, .. } = &self.program.station;
-        let takes = if key.probe == Benchmark::Memory { AROUND } else { tuning.duration + AROUND };
+    fn may_run(&self, report: &HostReport, key: &BenchmarkKey) -> Result<(), guard::SkipCause> {
+        let BenchmarkContext { parameters, rules, .. } = &self.program.context;
+        let takes = if key.probe == Benchmark::Memory { AROUND } else { parameters.duration + AROUND };
         if !self.schedule.affords(report.probes.get(key), takes, self.clock.now().wall) {
             return Err((SkipReason::Budget, "the budget of the day is used up".to_owned()));
         }
@@ -164,7 +164,7 @@ impl Scheduler {
     /// Runs a probe under the lock of the host.
     fn locked(&self, report: &HostReport, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
         let now = self.clock.now().wall;
-        let (station, lock) = (&self.program.station, &self.program.station.lock);
+        let (context, lock) = (&self.program.context, &self.program.context.lock);
         let locked = |text: &str| BenchmarkRun::skipped(key, now, SkipReason::Locked, text);
         let _lock = match HostLock::take(lock) {
             Ok(Some(lock)) => lock,
@@ -172,7 +172,7 @@ impl Scheduler {
             Err(error) => return locked(&format!("{} cannot be locked: {error}", lock.display())),
         };
         let clock = Arc::clone(&self.clock);
-        station.run(report, &self.tools, key, peer, &|_| {}, &move || clock.now().wall)
+        context.run(report, &self.tools, key, peer, &|_| {}, &move || clock.now().wall)
     }
 }
 

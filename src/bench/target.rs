@@ -15,7 +15,7 @@ const MOST_GIDS: u32 = 256;
 
 /// A port to measure.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct BenchmarkTarget {
     /// The port.
     pub port: PortKey,
     /// Its function; none for a software device.
@@ -30,7 +30,7 @@ pub struct Target {
     directory: PathBuf,
 }
 
-impl Target {
+impl BenchmarkTarget {
     /// Looks at a port; none when it is not there.
     pub fn new(report: &HostReport, sysfs: &Path, key: &PortKey) -> Option<Self> {
         let device = report.snapshot.device(&key.device)?;

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-use super::child::{Child, Ended, Invocation};
-use super::folder::Folder;
-use super::iperf::{NoResult, from_json, is_unreachable};
-use super::rdma::{Patience, PeerServer};
-use super::tools::Tools;
+use super::child::{Child, Invocation, ProcessExit};
+use super::folder::RunDirectory;
+use super::iperf::{IperfError, from_json, is_unreachable};
+use super::rdma::{RemoteServer, Timeouts};
+use super::tools::Toolbox;
 use crate::host::netlink::routing::lookup;
 use crate::host::netlink::socket::NetlinkConnection;
 use crate::model::benchmark::{Direction, Failure, Measurements};
@@ -19,7 +19,7 @@ pub const PROGRAM: &str = "iperf3";
 
 /// What came of a run.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Attempt {
+pub enum TcpOutcome {
     /// It measured; segments sent again, where they are counted.
     Measured(Measurements, Option<u64>),
     /// Data could not be moved.
@@ -53,38 +53,38 @@ pub fn stays_here(host: &str, kernel: &mut dyn NetlinkConnection) -> io::Result<
 /// # Errors
 /// The program is not there or cannot be started.
 pub fn run(
-    tools: &Tools,
-    server: &PeerServer,
+    tools: &Toolbox,
+    server: &RemoteServer,
     streams: u32,
     duration: Duration,
     cpus: Option<&CpuSet>,
-    patience: Patience,
-) -> io::Result<Attempt> {
+    timeouts: Timeouts,
+) -> io::Result<TcpOutcome> {
     let program = tools.find(PROGRAM).ok_or(io::ErrorKind::NotFound)?;
-    let directory = Folder::new()?;
+    let directory = RunDirectory::new()?;
     let words = ["--client", &server.host, "--port", &server.tcp_port.to_string(), "--json", "--time"];
     let mut arguments: Vec<String> = words.map(str::to_owned).to_vec();
     arguments.extend([duration.as_secs().max(1).to_string(), "--parallel".to_owned(), streams.max(1).to_string()]);
     let mut child = Child::start(&Invocation { program, arguments }, directory.path(), cpus)?;
-    Ok(classify(&child.wait(Instant::now() + duration + patience.beyond)))
+    Ok(classify(&child.wait(Instant::now() + duration + timeouts.overrun)))
 }
 
-fn classify(ended: &Ended) -> Attempt {
+fn classify(ended: &ProcessExit) -> TcpOutcome {
     if ended.timed_out {
-        return Attempt::Inconclusive("timeout", "iperf3 did not end in time and was killed".to_owned());
+        return TcpOutcome::Inconclusive("timeout", "iperf3 did not end in time and was killed".to_owned());
     }
     match from_json(&ended.output) {
         Ok(report) => {
             let direction = if report.reverse.is_some() { Direction::Both } else { Direction::OneWay };
             let sum = report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0);
             let measured = Measurements { bandwidth: vec![(direction, sum)], latency: Vec::new() };
-            Attempt::Measured(measured, report.retransmits)
+            TcpOutcome::Measured(measured, report.retransmits)
         }
-        Err(NoResult::Said(text)) if is_unreachable(&text) => {
-            Attempt::Failed(Failure::TcpSetup, format!("iperf3: {text}"))
+        Err(IperfError::Program(text)) if is_unreachable(&text) => {
+            TcpOutcome::Failed(Failure::TcpSetup, format!("iperf3: {text}"))
         }
-        Err(error @ NoResult::Impossible) => Attempt::Inconclusive("impossible_value", error.to_string()),
-        Err(error) => Attempt::Inconclusive("no_result", error.to_string()),
+        Err(error @ IperfError::Impossible) => TcpOutcome::Inconclusive("impossible_value", error.to_string()),
+        Err(error) => TcpOutcome::Inconclusive("no_result", error.to_string()),
     }
 }
 
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn iperf3_that_finds_nobody() {
-        let ended = |output: &str| Ended {
+        let ended = |output: &str| ProcessExit {
             code: Some(0),
             signal: None,
             timed_out: false,
@@ -111,9 +111,9 @@ mod tests {
             output: output.to_owned(),
         };
         let refused = classify(&ended("{\"error\": \"unable to connect to server: Connection refused\"}"));
-        assert!(matches!(refused, Attempt::Failed(Failure::TcpSetup, _)));
-        assert!(matches!(classify(&ended("nonsense")), Attempt::Inconclusive("no_result", _)));
+        assert!(matches!(refused, TcpOutcome::Failed(Failure::TcpSetup, _)));
+        assert!(matches!(classify(&ended("nonsense")), TcpOutcome::Inconclusive("no_result", _)));
         let busy = classify(&ended("{\"error\": \"the server is busy running a test. try again later\"}"));
-        assert!(matches!(busy, Attempt::Inconclusive("no_result", _)));
+        assert!(matches!(busy, TcpOutcome::Inconclusive("no_result", _)));
     }
 }

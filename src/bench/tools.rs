@@ -7,19 +7,19 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use super::child::{Child, Invocation, find_in};
-use super::folder::Folder;
+use super::folder::RunDirectory;
 
 /// How long a program may take to say what it can do.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Where programs are, and which of them write JSON.
 #[derive(Debug, Default)]
-pub struct Tools {
+pub struct Toolbox {
     folders: OsString,
     json: Mutex<BTreeMap<PathBuf, bool>>,
 }
 
-impl Tools {
+impl Toolbox {
     /// Looks in the folders of `PATH`.
     pub fn new() -> Self {
         Self::in_folders(std::env::var_os("PATH").unwrap_or_default())
@@ -50,8 +50,8 @@ impl Tools {
 }
 
 fn ask(program: &Path) -> Option<String> {
-    let directory = Folder::new().ok()?;
+    let directory = RunDirectory::new().ok()?;
     let invocation = Invocation { program: program.to_owned(), arguments: vec!["--help".to_owned()] };
     let mut child = Child::start(&invocation, directory.path(), None).ok()?;
-    Some(child.wait(Instant::now() + PATIENCE)).filter(|ended| !ended.timed_out).map(|ended| ended.output)
+    Some(child.wait(Instant::now() + TIMEOUT)).filter(|ended| !ended.timed_out).map(|ended| ended.output)
 }

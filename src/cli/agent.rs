@@ -25,10 +25,10 @@ use super::settings::{Settings, WebSettings};
 use super::watchdog;
 use crate::assess::visibility::{summary, visibility};
 use crate::bench::child::stop_all;
-use crate::bench::peers::party::Party;
-use crate::bench::schedule::Schedule;
-use crate::bench::scheduler::{Program, Scheduler};
-use crate::bench::tools::Tools;
+use crate::bench::peers::runtime::PeerRuntime;
+use crate::bench::schedule::BenchmarkSchedule;
+use crate::bench::scheduler::{BenchmarkScheduler, ScheduledBenchmarks};
+use crate::bench::tools::Toolbox;
 use crate::export::AgentState;
 use crate::export::http::{App, Options, Source, serve as serve_http};
 use crate::export::web::Web;
@@ -65,8 +65,8 @@ pub fn serve(
     let reload_settings = || Settings::new(common, matches);
     let (stop, stopped) = std::sync::mpsc::channel();
     let peers = PeerServices::new(settings, &poller.handle())?;
-    let party = peers.party.as_ref().map(|(_, party)| Arc::clone(party));
-    let probes = scheduler(settings, &poller, party).map(|scheduler| {
+    let peer_runtime = peers.peer_runtime.as_ref().map(|(_, peer_runtime)| Arc::clone(peer_runtime));
+    let probes = scheduler(settings, &poller, peer_runtime).map(|scheduler| {
         let probes = std::thread::Builder::new().name("probes".to_owned());
         probes.spawn(move || scheduler.run(&stopped))
     });
@@ -85,7 +85,11 @@ pub fn serve(
 }
 
 /// What measures, if anything should, and this is the host that it would measure.
-fn scheduler(settings: &Settings, poller: &Poller, party: Option<Arc<Party>>) -> Option<Scheduler> {
+fn scheduler(
+    settings: &Settings,
+    poller: &Poller,
+    peer_runtime: Option<Arc<PeerRuntime>>,
+) -> Option<BenchmarkScheduler> {
     let probe = &settings.probe;
     if !probe.enabled {
         return None;
@@ -95,10 +99,10 @@ fn scheduler(settings: &Settings, poller: &Poller, party: Option<Arc<Party>>) ->
         return None;
     }
     let uname = rustix::system::uname();
-    let schedule = Schedule::new(probe.interval, probe.budget, &uname.nodename().to_string_lossy());
-    let program = Program { probes: probe.probes.clone(), station: settings.station() };
-    let scheduler = Scheduler::new(poller.handle(), Arc::new(SystemClock), program, schedule, Tools::new());
-    Some(scheduler.with_party(party))
+    let schedule = BenchmarkSchedule::new(probe.interval, probe.budget, &uname.nodename().to_string_lossy());
+    let program = ScheduledBenchmarks { probes: probe.probes.clone(), context: settings.benchmark_context() };
+    let scheduler = BenchmarkScheduler::new(poller.handle(), Arc::new(SystemClock), program, schedule, Toolbox::new());
+    Some(scheduler.with_peers(peer_runtime))
 }
 
 /// Runs a poller and serves what it finds; `reload_settings` reads the configuration anew, `on_listening` is on_listening the address once it is
@@ -148,8 +152,8 @@ pub fn run<E: std::fmt::Display>(
         })?;
         let mut tasks = JoinSet::new();
         tasks.spawn(notify_ready(handle.clone()));
-        if let Some((list, party)) = peers.party.clone() {
-            tasks.spawn(watch_peer_list(list, party));
+        if let Some((list, peer_runtime)) = peers.peer_runtime.clone() {
+            tasks.spawn(watch_peer_list(list, peer_runtime));
         }
         if let Some((every, heartbeat)) = watchdog {
             tasks.spawn(watchdog::feed(every, heartbeat));

@@ -17,8 +17,8 @@ use super::output::is_capable;
 use super::output::print;
 use crate::export::audit::csv::{Table, table};
 use crate::export::audit::{json, text};
-use crate::fleet::audit::{AuditError, Plan, audit};
-use crate::fleet::client::{Client, ClientError, Endpoint};
+use crate::fleet::audit::{AuditError, AuditPlan, audit};
+use crate::fleet::client::{PrometheusClient, PrometheusEndpoint, PrometheusError};
 use crate::fleet::matchers::matchers;
 use crate::fleet::query::{Scope, is_label};
 use crate::fleet::tally::Fleet;
@@ -36,8 +36,8 @@ const RETRIES: u32 = 2;
 /// A wrong command line, or a server that does not answer.
 pub fn run(args: &AuditArgs) -> Result<ExitCode, CliError> {
     let plan = plan(args)?;
-    let client = Client::new(endpoint(&args.server)?).map_err(|error| match error {
-        ClientError::Url { .. } | ClientError::Tls(_) => CliError::Usage(error.to_string()),
+    let client = PrometheusClient::new(endpoint(&args.server)?).map_err(|error| match error {
+        PrometheusError::Url { .. } | PrometheusError::Tls(_) => CliError::Usage(error.to_string()),
         error => CliError::Other(error.into()),
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -54,9 +54,9 @@ pub fn run(args: &AuditArgs) -> Result<ExitCode, CliError> {
 }
 
 /// Why there is no audit. A server that cannot read a query finds fault with what a person wrote into it.
-fn audit_error(error: AuditError, plan: &Plan) -> CliError {
+fn audit_error(error: AuditError, plan: &AuditPlan) -> CliError {
     match error {
-        AuditError::Client(ClientError::Status { status, message, .. })
+        AuditError::Client(PrometheusError::Status { status, message, .. })
             if status == StatusCode::BAD_REQUEST && !plan.scope.matchers.is_empty() =>
         {
             CliError::Usage(format!("--match {}: the server says {message}", plan.scope.matchers))
@@ -79,7 +79,7 @@ fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Resul
     })
 }
 
-fn plan(args: &AuditArgs) -> Result<Plan, CliError> {
+fn plan(args: &AuditArgs) -> Result<AuditPlan, CliError> {
     if let Some(wrong) = args.by.iter().chain(&args.identity).find(|label| !is_label(label)) {
         return Err(CliError::Usage(format!("{wrong:?} is no name of a label")));
     }
@@ -88,7 +88,7 @@ fn plan(args: &AuditArgs) -> Result<Plan, CliError> {
     }
     let matchers = matchers(&args.matchers).map_err(|why| CliError::Usage(format!("--match: {why}")))?;
     let time = args.time.as_deref().map(|text| seconds(text, SystemTime::now())).transpose()?;
-    Ok(Plan {
+    Ok(AuditPlan {
         scope: Scope { matchers, identity: args.identity.clone(), by: args.by.clone() },
         time,
         shard: usize::from(args.server.shard),
@@ -105,7 +105,7 @@ fn seconds(text: &str, now: SystemTime) -> Result<f64, CliError> {
     Ok(Duration::from_secs(since.as_secs()).as_secs_f64())
 }
 
-fn endpoint(server: &ServerArgs) -> Result<Endpoint, CliError> {
+fn endpoint(server: &ServerArgs) -> Result<PrometheusEndpoint, CliError> {
     let mut headers = HeaderMap::new();
     for header in &server.headers {
         let pair = header.split_once(':').and_then(|(name, value)| {
@@ -131,7 +131,7 @@ fn endpoint(server: &ServerArgs) -> Result<Endpoint, CliError> {
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);
     }
-    Ok(Endpoint {
+    Ok(PrometheusEndpoint {
         url: server.prometheus.clone(),
         headers,
         tls: TlsFiles {

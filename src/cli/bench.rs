@@ -18,14 +18,14 @@ use super::one_shot::read_once;
 use super::output::print;
 use super::settings::Settings;
 use crate::bench::child::{is_stopped, stop_all};
-use crate::bench::guard::{self, Rules};
+use crate::bench::context::BenchmarkContext;
+use crate::bench::guard::{self, IdleRules};
 use crate::bench::lock::HostLock;
-use crate::bench::peers::caller::Caller;
-use crate::bench::probe::{Tuning, own};
+use crate::bench::peers::http_peer::HttpPeer;
+use crate::bench::probe::{BenchmarkParameters, own};
 use crate::bench::rdma::Peer;
-use crate::bench::station::Station;
 use crate::bench::tcp;
-use crate::bench::tools::Tools;
+use crate::bench::tools::Toolbox;
 use crate::export::json::bench as json;
 use crate::export::text::bench as text;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
@@ -53,7 +53,7 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     }
     let report = read_once(settings, if args.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
     let mut keys = wanted(&report, args)?;
-    let tools = Tools::new();
+    let tools = Toolbox::new();
     if args.peer.is_some() {
         keys = between(&keys, &tools);
         if keys.is_empty() {
@@ -66,8 +66,8 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
         return Err(anyhow::anyhow!("another probe runs on this host ({} is locked)", place.display()).into());
     };
     stop_when_asked()?;
-    let station = Station { tuning: tuning(settings, args), ..settings.station() };
-    let runs: Vec<BenchmarkRun> = keys.iter().map(|key| one(settings, &station, &report, &tools, args, key)).collect();
+    let context = BenchmarkContext { parameters: parameters(settings, args), ..settings.benchmark_context() };
+    let runs: Vec<BenchmarkRun> = keys.iter().map(|key| one(settings, &context, &report, &tools, args, key)).collect();
     let out = match args.format {
         DocumentFormat::Text => text::runs(&report, &runs),
         DocumentFormat::Json => {
@@ -86,20 +86,20 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tuning(settings: &Settings, args: &BenchArgs) -> Tuning {
-    let configured = settings.probe.tuning.clone();
-    Tuning {
+fn parameters(settings: &Settings, args: &BenchArgs) -> BenchmarkParameters {
+    let configured = settings.probe.parameters.clone();
+    BenchmarkParameters {
         size: args.size.unwrap_or(configured.size),
         queue_pairs: args.queue_pairs.unwrap_or(configured.queue_pairs),
         duration: args.duration.unwrap_or(configured.duration),
         both: args.both || configured.both,
         gid_index: args.gid_index.or(configured.gid_index),
-        patience: configured.patience,
+        timeouts: configured.timeouts,
     }
 }
 
 /// The probes to another host in the place of loops: RDMA, and TCP where iperf3 is installed.
-fn between(keys: &[BenchmarkKey], tools: &Tools) -> Vec<BenchmarkKey> {
+fn between(keys: &[BenchmarkKey], tools: &Toolbox) -> Vec<BenchmarkKey> {
     let ports = keys.iter().filter_map(|key| key.port.clone());
     let tcp = tools.find(tcp::PROGRAM).map(|_| Benchmark::TcpPeer);
     let probes = |port: PortKey| {
@@ -138,37 +138,37 @@ fn wanted(report: &HostReport, args: &BenchArgs) -> Result<Vec<BenchmarkKey>, Cl
 
 fn one(
     settings: &Settings,
-    station: &Station,
+    context: &BenchmarkContext,
     report: &HostReport,
-    tools: &Tools,
+    tools: &Toolbox,
     args: &BenchArgs,
     key: &BenchmarkKey,
 ) -> BenchmarkRun {
-    let refused = if args.force { Ok(()) } else { refuse(report, tools, &station.rules, key) };
+    let refused = if args.force { Ok(()) } else { refuse(report, tools, &context.rules, key) };
     if let Err((reason, text)) = refused {
         let text = format!("{text} (--force runs it nevertheless)");
         return BenchmarkRun::skipped(key, SystemTime::now(), reason, &text);
     }
-    let bar = bar(&station.tuning);
+    let bar = bar(&context.parameters);
     let name = key.to_string();
     let progress = |step: &str| bar.set_message(format!("{name}: {step}"));
     progress("");
     let peers = &settings.probe.peers;
-    let caller = args.peer.as_ref().map(|to| Caller {
+    let http_peer = args.peer.as_ref().map(|to| HttpPeer {
         transport: &peers.post,
         key: peers.key.as_deref(),
         to: Arc::from(to.as_str()),
-        rail: station.rail(report, key.port.as_ref()),
+        rail: context.rail(report, key.port.as_ref()),
         now: &SystemTime::now,
     });
-    let peer = caller.as_ref().map(|caller| caller as &dyn Peer);
-    let run = station.run(report, tools, key, peer, &progress, &SystemTime::now);
+    let peer = http_peer.as_ref().map(|http_peer| http_peer as &dyn Peer);
+    let run = context.run(report, tools, key, peer, &progress, &SystemTime::now);
     bar.finish_and_clear();
     run
 }
 
 /// What is not known does not stay a person who asks.
-fn refuse(report: &HostReport, tools: &Tools, rules: &Rules, key: &BenchmarkKey) -> Result<(), guard::Refusal> {
+fn refuse(report: &HostReport, tools: &Toolbox, rules: &IdleRules, key: &BenchmarkKey) -> Result<(), guard::SkipCause> {
     match guard::facts(report, key, rules, guard::load()) {
         Err((SkipReason::Unknown, _)) => {}
         other => other?,
@@ -190,11 +190,11 @@ fn stop_when_asked() -> anyhow::Result<()> {
 }
 
 /// A bar on a terminal, by the time that the steps should take.
-fn bar(tuning: &Tuning) -> ProgressBar {
+fn bar(parameters: &BenchmarkParameters) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let tenths = (tuning.duration.as_millis() / 100).saturating_mul(if tuning.both { 2 } else { 1 }) + 20;
+    let tenths = (parameters.duration.as_millis() / 100).saturating_mul(if parameters.both { 2 } else { 1 }) + 20;
     let bar = ProgressBar::new(u64::try_from(tenths).unwrap_or(u64::MAX));
     if let Ok(style) = ProgressStyle::with_template("{msg:40} [{bar:30}] {elapsed}") {
         bar.set_style(style.progress_chars("=> "));

@@ -7,12 +7,12 @@ use std::time::SystemTime;
 use super::config::ConfigError;
 use super::settings::Settings;
 use super::watched::Watched;
-use crate::bench::peers::gate::{Gate, Trust};
-use crate::bench::peers::key::Key;
+use crate::bench::peers::authenticator::{PeerTrust, RequestAuthenticator};
+use crate::bench::peers::key::PeerKey;
 use crate::bench::peers::list;
-use crate::bench::peers::party::Party;
-use crate::bench::peers::servers::Servers;
-use crate::bench::tools::Tools;
+use crate::bench::peers::runtime::PeerRuntime;
+use crate::bench::peers::servers::BenchmarkServers;
+use crate::bench::tools::Toolbox;
 use crate::export::http::App;
 use crate::model::benchmark::Benchmark;
 use crate::watch::PollerHandle;
@@ -22,9 +22,9 @@ use crate::watch::clock::SystemClock;
 #[derive(Default)]
 pub struct PeerServices {
     /// Starts servers for them.
-    pub servers: Option<Arc<Servers>>,
+    pub servers: Option<Arc<BenchmarkServers>>,
     /// The hosts that measure with each other, and where they are listed.
-    pub party: Option<(PathBuf, Arc<Party>)>,
+    pub peer_runtime: Option<(PathBuf, Arc<PeerRuntime>)>,
     /// Whether a certificate is all that says who asks.
     by_certificate: bool,
     /// The configuration file.
@@ -48,23 +48,30 @@ impl PeerServices {
             tracing::error!("no probes with peers: the host that is read is not the one that this agent runs on");
             return Ok(Self::default());
         }
-        if let Some(Err(error)) = peers.key.as_deref().map(Key::read) {
+        if let Some(Err(error)) = peers.key.as_deref().map(PeerKey::read) {
             let key = "probe.peers.key-file".to_owned();
             return Err(ConfigError::Value { file, key, message: error.to_string() });
         }
-        let trust = peers.key.clone().map_or(Trust::Certificate, Trust::Key);
-        let by_certificate = peers.serve && trust == Trust::Certificate;
+        let trust = peers.key.clone().map_or(PeerTrust::Certificate, PeerTrust::Key);
+        let by_certificate = peers.serve && trust == PeerTrust::Certificate;
         let servers = peers.serve.then(|| {
-            let gate = Gate::new(trust, peers.names.clone(), SystemTime::now());
-            Arc::new(Servers::new(handle.clone(), Arc::new(SystemClock), settings.station(), Tools::new(), gate))
+            let authenticator = RequestAuthenticator::new(trust, peers.names.clone(), SystemTime::now());
+            Arc::new(BenchmarkServers::new(
+                handle.clone(),
+                Arc::new(SystemClock),
+                settings.benchmark_context(),
+                Toolbox::new(),
+                authenticator,
+            ))
         });
-        let party = peers.list.clone().filter(|_| measures).map(|list| {
+        let peer_runtime = peers.list.clone().filter(|_| measures).map(|list| {
             let post = Box::new(peers.post.clone());
-            let party = Party::new(peers.names.clone(), peers.slot, peers.concurrency, peers.key.clone(), post);
-            load_peer_list(&list, &party);
-            (list, Arc::new(party))
+            let peer_runtime =
+                PeerRuntime::new(peers.names.clone(), peers.slot, peers.concurrency, peers.key.clone(), post);
+            load_peer_list(&list, &peer_runtime);
+            (list, Arc::new(peer_runtime))
         });
-        Ok(Self { servers, party, by_certificate, file })
+        Ok(Self { servers, peer_runtime, by_certificate, file })
     }
 
     /// Lets peers ask.
@@ -86,26 +93,26 @@ impl PeerServices {
 }
 
 /// Takes up the list of hosts whenever it changes; never ends.
-pub async fn watch_peer_list(path: PathBuf, party: Arc<Party>) {
+pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
     let mut watched = Watched::new(vec![path.clone()]);
     loop {
         watched.changed().await;
-        load_peer_list(&path, &party);
+        load_peer_list(&path, &peer_runtime);
     }
 }
 
 /// Takes up the list as it is; one that cannot be read leaves the hosts as they were.
-fn load_peer_list(path: &Path, party: &Party) {
+fn load_peer_list(path: &Path, peer_runtime: &PeerRuntime) {
     match list::read(path) {
         Ok(hosts) => {
             let count = hosts.len();
-            if party.set_hosts(hosts) {
+            if peer_runtime.set_hosts(hosts) {
                 tracing::info!(hosts = count, "{}: hosts that measure with each other", path.display());
             } else {
                 tracing::warn!(
                     "{}: this host is not in it ({}): nobody measures with it; probe.peers.name says what it is called",
                     path.display(),
-                    party.names().join(", ")
+                    peer_runtime.names().join(", ")
                 );
             }
         }

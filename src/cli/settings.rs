@@ -12,7 +12,7 @@ use super::config::probe::{ProbeSettings, probe};
 use super::config::qid_map::layout;
 use super::config::reader::TableReader;
 use super::config::{self, ConfigError, ConfigFile};
-use crate::bench::station::Station;
+use crate::bench::context::BenchmarkContext;
 use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
@@ -130,9 +130,9 @@ impl Settings {
     }
 
     /// How this host measures.
-    pub fn station(&self) -> Station {
-        let ProbeSettings { devices, tuning, rules, lock, .. } = self.probe.clone();
-        Station { devices, tuning, rules, lock, sysfs: self.paths.1.clone() }
+    pub fn benchmark_context(&self) -> BenchmarkContext {
+        let ProbeSettings { devices, parameters, rules, lock, .. } = self.probe.clone();
+        BenchmarkContext { devices, parameters, rules, lock, sysfs: self.paths.1.clone() }
     }
 
     /// What collectors are made with.

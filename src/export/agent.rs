@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use procfs::WithCurrentSystemInfo as _;
 
-use crate::bench::peers::words::Ending;
+use crate::bench::peers::request::RequestResult;
 use crate::export::web::Refused;
 
 /// What the agent is and how its configuration fared.
@@ -23,8 +23,8 @@ pub struct AgentState {
     pub web: Option<WebState>,
     /// Clients that got no encrypted connection; of interest where connections are encrypted.
     pub refused: RefusedCounts,
-    /// Requests of peers by how they ended, in the order of [`Ending::ALL`]; none where no servers are started for them.
-    pub probe_requests: Option<[u64; Ending::ALL.len()]>,
+    /// Requests of peers by how they ended, in the order of [`RequestResult::ALL`]; none where no servers are started for them.
+    pub probe_requests: Option<[u64; RequestResult::ALL.len()]>,
 }
 
 /// How the web configuration fared.

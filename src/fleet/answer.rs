@@ -46,7 +46,7 @@ impl<'de> Deserialize<'de> for Labels {
 
 /// One series with its value.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Row {
+pub struct Series {
     /// Its labels.
     pub labels: Labels,
     /// Its value.
@@ -109,11 +109,11 @@ pub enum AnswerError {
 ///
 /// # Errors
 /// The server's own error, or that the text is no answer of this API.
-pub fn rows(body: &[u8]) -> Result<Vec<Row>, AnswerError> {
+pub fn parse_series(body: &[u8]) -> Result<Vec<Series>, AnswerError> {
     let document = serde_json::from_slice(body).map_err(|error| AnswerError::Malformed(error.to_string()))?;
     let row = |(labels, sample): (Labels, Sample)| {
         let value = sample.value().ok_or_else(|| AnswerError::Malformed(format!("{:?} is no number", sample.1)))?;
-        Ok(Row { labels, value })
+        Ok(Series { labels, value })
     };
     match document {
         Document::Error { kind, error } => Err(AnswerError::Refused(message(&kind, &error))),
@@ -125,7 +125,7 @@ pub fn rows(body: &[u8]) -> Result<Vec<Row>, AnswerError> {
 }
 
 /// What a server says in a body that comes with an error status: its own words, or the start of whatever it is.
-pub fn complaint(body: &[u8]) -> String {
+pub fn error_message(body: &[u8]) -> String {
     if let Ok(Document::Error { kind, error }) = serde_json::from_slice(body) {
         return message(&kind, &error);
     }
@@ -152,43 +152,46 @@ mod tests {
         let body = br#"{"status":"success","data":{"resultType":"vector","result":[
             {"metric":{"job":"a","device":"mlx5_0"},"value":[1790000000.5,"25000000000"]},
             {"metric":{},"value":[1790000000,"+Inf"]}]},"warnings":["w"]}"#;
-        let rows = rows(body).unwrap();
+        let rows = parse_series(body).unwrap();
         assert_eq!((rows[0].labels.get("device"), rows[0].labels.get("port"), rows[0].value), ("mlx5_0", "", 25e9));
         assert_eq!(rows[1].value, f64::INFINITY);
-        let scalar = super::rows(br#"{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}"#).unwrap();
-        assert_eq!(scalar, [Row { labels: Labels::default(), value: 7.0 }]);
-        let empty =
-            super::rows(br#"{"status":"success","isPartial":false,"data":{"resultType":"vector","result":[]}}"#);
+        let scalar =
+            super::parse_series(br#"{"status":"success","data":{"resultType":"scalar","result":[1,"7"]}}"#).unwrap();
+        assert_eq!(scalar, [Series { labels: Labels::default(), value: 7.0 }]);
+        let empty = super::parse_series(
+            br#"{"status":"success","isPartial":false,"data":{"resultType":"vector","result":[]}}"#,
+        );
         assert_eq!(empty.unwrap(), []);
     }
 
     #[test]
     fn what_is_no_answer_is_said_so() {
-        let refused = rows(br#"{"status":"error","errorType":"bad_data","error":"parse error:\n at 1"}"#).unwrap_err();
+        let refused =
+            parse_series(br#"{"status":"error","errorType":"bad_data","error":"parse error:\n at 1"}"#).unwrap_err();
         assert_eq!(refused.to_string(), "bad_data: parse error: at 1");
         for text in ["", "{", "<html>", r#"{"status":"success"}"#, "[]", "null"] {
-            assert!(matches!(rows(text.as_bytes()), Err(AnswerError::Malformed(_))), "{text}");
+            assert!(matches!(parse_series(text.as_bytes()), Err(AnswerError::Malformed(_))), "{text}");
         }
         let matrix = r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#;
-        assert!(rows(matrix.as_bytes()).unwrap_err().to_string().contains("matrix"));
+        assert!(parse_series(matrix.as_bytes()).unwrap_err().to_string().contains("matrix"));
         let odd = r#"{"status":"success","data":{"resultType":"scalar","result":[1,"seven"]}}"#;
-        assert!(rows(odd.as_bytes()).is_err());
-        assert_eq!(complaint(b"<html>\n <b>Bad  Gateway</b>"), "<html> <b>Bad Gateway</b>");
-        assert_eq!(complaint(br#"{"status":"error","error":"no org id"}"#), "no org id");
+        assert!(parse_series(odd.as_bytes()).is_err());
+        assert_eq!(error_message(b"<html>\n <b>Bad  Gateway</b>"), "<html> <b>Bad Gateway</b>");
+        assert_eq!(error_message(br#"{"status":"error","error":"no org id"}"#), "no org id");
     }
 
     proptest! {
         #[test]
         fn no_bytes_break_it(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let _ = rows(&bytes);
-            complaint(&bytes);
+            let _ = parse_series(&bytes);
+            error_message(&bytes);
         }
 
         #[test]
         fn half_an_answer_is_none(cut in 0usize..130) {
             let body = r#"{"status":"success","data":{"resultType":"vector","result":[{"metric":{"job":"a"},"value":[1,"2"]}]}}"#;
             prop_assume!(cut < body.len());
-            prop_assert!(rows(&body.as_bytes()[..cut]).is_err());
+            prop_assert!(parse_series(&body.as_bytes()[..cut]).is_err());
         }
     }
 }

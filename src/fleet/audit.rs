@@ -1,20 +1,20 @@
-//! Leads through an audit: which hosts there are, then their facts in shards, then the sums.
+//! Runs an audit: lists the hosts, queries their facts in shards, and adds them up.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use tokio::task::JoinSet;
 
-use super::answer::Row;
-use super::client::{Client, ClientError};
+use super::answer::Series;
+use super::client::{PrometheusClient, PrometheusError};
 use super::facts::{HostFacts, HostId};
-use super::host::{fingerprint, reckon};
+use super::host::{compute_capacity, fingerprint};
 use super::query::{DEVICE_LABELS, Scope};
 use super::tally::Fleet;
 
 /// What is asked.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct AuditPlan {
     /// About whom.
     pub scope: Scope,
     /// The moment, in seconds since 1970; the server's now when none.
@@ -34,7 +34,7 @@ pub struct Plan {
 pub enum AuditError {
     /// A query failed.
     #[error(transparent)]
-    Client(#[from] ClientError),
+    Client(#[from] PrometheusError),
     /// The server knows no host.
     #[error("{0}")]
     Nothing(String),
@@ -46,20 +46,20 @@ pub type Progress<'a> = &'a mut dyn FnMut(usize, usize);
 /// The hosts that share one value of `instance`: they are asked about together.
 type Instances = BTreeMap<String, Vec<HostFacts>>;
 
-/// Asks and reckons.
+/// Runs the queries and computes the sums.
 ///
 /// # Errors
 /// A query that fails, or a server that knows no host.
-pub async fn audit(client: &Client, plan: &Plan, progress: Progress<'_>) -> Result<Fleet, AuditError> {
+pub async fn audit(client: &PrometheusClient, plan: &AuditPlan, progress: Progress<'_>) -> Result<Fleet, AuditError> {
     let time = match plan.time {
         Some(time) => time,
         None => client.query("time()", None).await?.first().map_or(0.0, |row| row.value),
     };
     let mut fleet =
         Fleet { time, identity: plan.scope.identity.clone(), by: plan.scope.by.clone(), ..Fleet::default() };
-    let alive = living(client, plan, time, &mut fleet).await?;
-    let instances = instances(client, plan, time, &alive).await?;
-    if instances.is_empty() && fleet.dead.count == 0 {
+    let unreachable = unreachable_hosts(client, plan, time, &mut fleet).await?;
+    let instances = instances(client, plan, time, &unreachable).await?;
+    if instances.is_empty() && fleet.unreachable.count == 0 {
         let within = if plan.scope.matchers.is_empty() { "" } else { " with these labels" };
         return Err(AuditError::Nothing(format!("the server knows no lanewatch_build_info{within} at that time")));
     }
@@ -73,7 +73,7 @@ pub async fn audit(client: &Client, plan: &Plan, progress: Progress<'_>) -> Resu
         let shard = facts(client, plan, time, std::mem::replace(&mut rest, later)).await?;
         for host in shard.into_values() {
             done += 1;
-            take(&mut fleet, plan, &mut seen, &host);
+            add_host(&mut fleet, plan, &mut seen, &host);
         }
         progress(done, all);
     }
@@ -81,39 +81,43 @@ pub async fn audit(client: &Client, plan: &Plan, progress: Progress<'_>) -> Resu
     Ok(fleet)
 }
 
-/// The targets that answer; none where the server knows nothing of targets, as one that others write to. Those that
-/// do not answer go on the fleet's list.
-async fn living(client: &Client, plan: &Plan, time: f64, fleet: &mut Fleet) -> Result<Known, ClientError> {
+/// The targets that cannot be scraped, which also go on the fleet's list. Empty if the server has no `up` of its own, as
+/// one that only receives remote writes.
+async fn unreachable_hosts(
+    client: &PrometheusClient,
+    plan: &AuditPlan,
+    time: f64,
+    fleet: &mut Fleet,
+) -> Result<BTreeSet<HostId>, PrometheusError> {
     let jobs = client.query(&plan.scope.jobs(), Some(time)).await?;
     let jobs: Vec<String> = jobs.iter().map(|row| row.labels.get("job").to_owned()).collect();
-    let mut known = Known::default();
+    let mut unreachable = BTreeSet::new();
     if jobs.is_empty() {
-        return Ok(known);
+        return Ok(unreachable);
     }
     for row in client.query(&plan.scope.up(&jobs), Some(time)).await? {
         let id = HostId::of(&row, &plan.scope.identity);
         if row.value < 0.5 {
-            fleet.dead.add(id.clone(), plan.top);
-            known.dead.insert(id);
+            fleet.unreachable.add(id.clone(), plan.top);
+            unreachable.insert(id);
         }
     }
-    Ok(known)
+    Ok(unreachable)
 }
 
-/// Hosts of which the server itself says that they do not answer.
-#[derive(Default)]
-struct Known {
-    dead: BTreeSet<HostId>,
-}
-
-/// Every host that is not dead, with its labels.
-async fn instances(client: &Client, plan: &Plan, time: f64, known: &Known) -> Result<Instances, ClientError> {
+/// Every host that is not unreachable, with its labels.
+async fn instances(
+    client: &PrometheusClient,
+    plan: &AuditPlan,
+    time: f64,
+    unreachable: &BTreeSet<HostId>,
+) -> Result<Instances, PrometheusError> {
     let mut instances = Instances::new();
     for row in client.query(&plan.scope.hosts(), Some(time)).await? {
         let id = HostId::of(&row, &plan.scope.identity);
         let hosts = instances.entry(row.labels.get("instance").to_owned()).or_default();
         // The same host with another version for a moment, or with a label that its scrapers see differently.
-        if known.dead.contains(&id) || hosts.iter().any(|host| host.id == id) {
+        if unreachable.contains(&id) || hosts.iter().any(|host| host.id == id) {
             continue;
         }
         let of_host = |label: &String| if DEVICE_LABELS.contains(&&**label) { "" } else { row.labels.get(label) };
@@ -124,58 +128,58 @@ async fn instances(client: &Client, plan: &Plan, time: f64, known: &Known) -> Re
     Ok(instances)
 }
 
-/// How a row is taken.
-type Take = fn(&mut HostFacts, &Row);
+/// Adds one series to the facts of its host.
+type Apply = fn(&mut HostFacts, &Series);
 
 /// Fills in the facts of a shard.
 async fn facts(
-    client: &Client,
-    plan: &Plan,
+    client: &PrometheusClient,
+    plan: &AuditPlan,
     time: f64,
     shard: Instances,
-) -> Result<BTreeMap<HostId, HostFacts>, ClientError> {
+) -> Result<BTreeMap<HostId, HostFacts>, PrometheusError> {
     let names: Vec<&str> = shard.keys().map(String::as_str).collect();
     let scope = &plan.scope;
     // In this order: what a device is comes before its numbers.
-    let queries: [(String, Take); 4] = [
+    let queries: [(String, Apply); 4] = [
         (scope.infos(&names), HostFacts::info),
         (scope.values(&names), HostFacts::value),
         (scope.findings(&names), HostFacts::finding),
         (scope.holders(&names), HostFacts::holder),
     ];
     let mut asked = JoinSet::new();
-    for (index, (query, take)) in queries.into_iter().enumerate() {
+    for (index, (query, apply)) in queries.into_iter().enumerate() {
         let client = client.clone();
-        asked.spawn(async move { (index, take, client.query(&query, Some(time)).await) });
+        asked.spawn(async move { (index, apply, client.query(&query, Some(time)).await) });
     }
     let mut answers = BTreeMap::new();
     while let Some(answer) = asked.join_next().await {
         // Nothing here panics or is cancelled; a task that ended otherwise has no rows.
-        if let Ok((index, take, rows)) = answer {
-            answers.insert(index, (take, rows?));
+        if let Ok((index, apply, rows)) = answer {
+            answers.insert(index, (apply, rows?));
         }
     }
     let mut hosts: BTreeMap<HostId, HostFacts> = BTreeMap::new();
     for host in shard.into_values().flatten() {
         hosts.insert(host.id.clone(), host);
     }
-    for (take, rows) in answers.into_values() {
-        give(&mut hosts, scope, &rows, take);
+    for (apply, rows) in answers.into_values() {
+        add_series(&mut hosts, scope, &rows, apply);
     }
     let past: BTreeSet<String> =
         hosts.values().filter(|host| host.needs_past()).map(|host| instance(host, scope)).collect();
     if !past.is_empty() {
         let names: Vec<&str> = past.iter().map(String::as_str).collect();
         let rows = client.query(&scope.past_rates(&names, &plan.history), Some(time)).await?;
-        give(&mut hosts, scope, &rows, HostFacts::past);
+        add_series(&mut hosts, scope, &rows, HostFacts::past);
     }
     Ok(hosts)
 }
 
-fn give(hosts: &mut BTreeMap<HostId, HostFacts>, scope: &Scope, rows: &[Row], take: Take) {
+fn add_series(hosts: &mut BTreeMap<HostId, HostFacts>, scope: &Scope, rows: &[Series], apply: Apply) {
     for row in rows {
         if let Some(host) = hosts.get_mut(&HostId::of(row, &scope.identity)) {
-            take(host, row);
+            apply(host, row);
         }
     }
 }
@@ -186,7 +190,7 @@ fn instance(host: &HostFacts, scope: &Scope) -> String {
 }
 
 /// Adds a host to the fleet, unless it is stale or there already under another name.
-fn take(fleet: &mut Fleet, plan: &Plan, seen: &mut HashSet<u64>, host: &HostFacts) {
+fn add_host(fleet: &mut Fleet, plan: &AuditPlan, seen: &mut HashSet<u64>, host: &HostFacts) {
     if host.evaluated.is_some_and(|evaluated| evaluated + plan.stale_after < fleet.time) {
         fleet.stale.add(host.id.clone(), plan.top);
         return;
@@ -195,9 +199,9 @@ fn take(fleet: &mut Fleet, plan: &Plan, seen: &mut HashSet<u64>, host: &HostFact
         let mut hasher = DefaultHasher::new();
         guids.hash(&mut hasher);
         if !seen.insert(hasher.finish()) {
-            fleet.twice.add(host.id.clone(), plan.top);
+            fleet.duplicate.add(host.id.clone(), plan.top);
             return;
         }
     }
-    fleet.add(&host.id, &host.group, reckon(host, &plan.scope.by), plan.top);
+    fleet.add(&host.id, &host.group, compute_capacity(host, &plan.scope.by), plan.top);
 }

@@ -12,12 +12,12 @@ use hyper_util::client::legacy::Client as Pool;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 
-use super::answer::{self, AnswerError, Row};
+use super::answer::{self, AnswerError, Series};
 use super::tls::{self, TlsError, TlsFiles};
 
 /// Where to ask, and as whom.
 #[derive(Debug, Clone)]
-pub struct Endpoint {
+pub struct PrometheusEndpoint {
     /// The server's address, up to what comes before `/api/v1`.
     pub url: String,
     /// Headers of every request: authorization, tenant.
@@ -34,7 +34,7 @@ pub struct Endpoint {
 
 /// Why there is no answer; each is one line.
 #[derive(Debug, thiserror::Error)]
-pub enum ClientError {
+pub enum PrometheusError {
     /// The address is none.
     #[error("{url:?} is no address of a server: {why}")]
     Url {
@@ -98,24 +98,24 @@ fn colon(message: &str) -> String {
 
 /// A client with its connections.
 #[derive(Clone)]
-pub struct Client {
+pub struct PrometheusClient {
     pool: Pool<HttpsConnector<HttpConnector>, Full<Bytes>>,
     uri: Uri,
-    endpoint: Endpoint,
+    endpoint: PrometheusEndpoint,
 }
 
-impl Client {
+impl PrometheusClient {
     /// Makes a client; connects to nothing yet.
     ///
     /// # Errors
     /// An address that is none, or TLS files that cannot be used.
-    pub fn new(endpoint: Endpoint) -> Result<Self, ClientError> {
+    pub fn new(endpoint: PrometheusEndpoint) -> Result<Self, PrometheusError> {
         // A password in an address ends up in process lists and in messages such as these.
         if let Some((_, host)) = endpoint.url.rsplit_once('@') {
             let why = "give credentials with --username and --password-file, or --bearer-token-file".to_owned();
-            return Err(ClientError::Url { url: format!("...@{host}"), why });
+            return Err(PrometheusError::Url { url: format!("...@{host}"), why });
         }
-        let wrong = |why: &str| ClientError::Url { url: endpoint.url.clone(), why: why.to_owned() };
+        let wrong = |why: &str| PrometheusError::Url { url: endpoint.url.clone(), why: why.to_owned() };
         let base = endpoint.url.trim_end_matches('/');
         if let Some((before, _)) = base.split_once("/api/v1") {
             return Err(wrong(&format!("what comes before /api/v1 is asked for: {before}")));
@@ -142,8 +142,8 @@ impl Client {
     /// An instant query, at a time in seconds since 1970 or at the server's now.
     ///
     /// # Errors
-    /// Any [`ClientError`]. A server that is too busy (429, 502, 503, 504) is asked again a few times.
-    pub async fn query(&self, expression: &str, time: Option<f64>) -> Result<Vec<Row>, ClientError> {
+    /// Any [`PrometheusError`]. A server that is too busy (429, 502, 503, 504) is asked again a few times.
+    pub async fn query(&self, expression: &str, time: Option<f64>) -> Result<Vec<Series>, PrometheusError> {
         let mut form = format!("query={}", escaped(expression));
         if let Some(time) = time {
             // Writing to a string cannot fail, here and below.
@@ -153,7 +153,7 @@ impl Client {
         let mut pause = Duration::from_millis(250);
         for _ in 0..self.endpoint.retries {
             match self.once(form.clone()).await {
-                Err(ClientError::Status { status, .. }) if is_busy(status) => tokio::time::sleep(pause).await,
+                Err(PrometheusError::Status { status, .. }) if is_busy(status) => tokio::time::sleep(pause).await,
                 outcome => return outcome,
             }
             pause *= 4;
@@ -161,13 +161,13 @@ impl Client {
         self.once(form).await
     }
 
-    async fn once(&self, form: Bytes) -> Result<Vec<Row>, ClientError> {
+    async fn once(&self, form: Bytes) -> Result<Vec<Series>, PrometheusError> {
         let timeout = self.endpoint.timeout;
         let outcome = tokio::time::timeout(timeout, self.exchange(form)).await;
-        outcome.unwrap_or_else(|_| Err(ClientError::Timeout { url: self.url(), after: timeout }))
+        outcome.unwrap_or_else(|_| Err(PrometheusError::Timeout { url: self.url(), after: timeout }))
     }
 
-    async fn exchange(&self, form: Bytes) -> Result<Vec<Row>, ClientError> {
+    async fn exchange(&self, form: Bytes) -> Result<Vec<Series>, PrometheusError> {
         let url = self.url();
         let mut request = Request::new(Full::new(form));
         *request.method_mut() = Method::POST;
@@ -181,23 +181,23 @@ impl Client {
         let answer = answer.map_err(|error| {
             let why = causes(&error);
             let hint = if is_plain(&why) { "the server speaks no TLS; is it http://? " } else { "" };
-            ClientError::Connect { url: url.clone(), why: format!("{hint}{why}") }
+            PrometheusError::Connect { url: url.clone(), why: format!("{hint}{why}") }
         })?;
         let (head, body) = answer.into_parts();
         let body = match Limited::new(body, self.endpoint.limit).collect().await {
             Ok(body) => body.to_bytes(),
             Err(error) if error.is::<LengthLimitError>() => {
-                return Err(ClientError::TooLong { url, limit: self.endpoint.limit >> 20 });
+                return Err(PrometheusError::TooLong { url, limit: self.endpoint.limit >> 20 });
             }
-            Err(error) => return Err(ClientError::Connect { url, why: causes(&*error) }),
+            Err(error) => return Err(PrometheusError::Connect { url, why: causes(&*error) }),
         };
         if !head.status.is_success() {
             let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok());
-            let message = location.map_or_else(|| answer::complaint(&body), |to| format!("it is at {to}"));
+            let message = location.map_or_else(|| answer::error_message(&body), |to| format!("it is at {to}"));
             let hint = hint(head.status, &message);
-            return Err(ClientError::Status { url, status: head.status, message, hint });
+            return Err(PrometheusError::Status { url, status: head.status, message, hint });
         }
-        answer::rows(&body).map_err(|error| ClientError::Answer { url, error })
+        answer::parse_series(&body).map_err(|error| PrometheusError::Answer { url, error })
     }
 
     fn url(&self) -> String {
@@ -253,8 +253,8 @@ fn escaped(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn endpoint(url: &str) -> Endpoint {
-        Endpoint {
+    fn endpoint(url: &str) -> PrometheusEndpoint {
+        PrometheusEndpoint {
             url: url.to_owned(),
             headers: HeaderMap::new(),
             tls: TlsFiles::default(),
@@ -271,10 +271,12 @@ mod tests {
             ("https://p/prometheus/", "https://p/prometheus/api/v1/query"),
             ("http://[::1]:9090", "http://[::1]:9090/api/v1/query"),
         ] {
-            assert_eq!(Client::new(endpoint(url)).unwrap_or_else(|e| panic!("{e}")).url(), asked);
+            assert_eq!(PrometheusClient::new(endpoint(url)).unwrap_or_else(|e| panic!("{e}")).url(), asked);
         }
         for wrong in ["", "prometheus:9090", "ftp://p", "http://", "http://p?x=1", "http://a b", "http://u:secret@p"] {
-            let Err(error @ ClientError::Url { .. }) = Client::new(endpoint(wrong)) else { panic!("{wrong}") };
+            let Err(error @ PrometheusError::Url { .. }) = PrometheusClient::new(endpoint(wrong)) else {
+                panic!("{wrong}")
+            };
             assert!(!error.to_string().contains("secret"));
         }
     }
@@ -282,7 +284,7 @@ mod tests {
     #[test]
     fn an_address_with_the_path_of_the_interface_is_cut_for_the_reader() {
         for url in ["http://p:9090/api/v1", "http://p:9090/api/v1/query", "http://p:9090/api/v1/"] {
-            let Err(error) = Client::new(endpoint(url)) else { panic!("{url}") };
+            let Err(error) = PrometheusClient::new(endpoint(url)) else { panic!("{url}") };
             assert!(error.to_string().ends_with("what comes before /api/v1 is asked for: http://p:9090"), "{error}");
         }
     }

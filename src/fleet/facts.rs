@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::answer::Row;
+use super::answer::Series;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// A host: the values of the labels that tell hosts apart, in their order.
@@ -12,7 +12,7 @@ pub struct HostId(pub Arc<[Arc<str>]>);
 
 impl HostId {
     /// The host that a series is of.
-    pub fn of(row: &Row, identity: &[String]) -> Self {
+    pub fn of(row: &Series, identity: &[String]) -> Self {
         Self(identity.iter().map(|label| Arc::from(row.labels.get(label))).collect())
     }
 }
@@ -156,24 +156,24 @@ impl HostFacts {
         }
     }
 
-    fn port(&mut self, row: &Row) -> &mut PortFacts {
+    fn port(&mut self, row: &Series) -> &mut PortFacts {
         self.ports.entry((row.labels.get("device").to_owned(), row.labels.get("port").to_owned())).or_default()
     }
 
-    fn link(&mut self, row: &Row) -> &mut LinkFacts {
+    fn link(&mut self, row: &Series) -> &mut LinkFacts {
         self.links.entry(row.labels.get("pci_address").to_owned()).or_default()
     }
 
-    fn pf(&mut self, row: &Row) -> &mut PfFacts {
+    fn pf(&mut self, row: &Series) -> &mut PfFacts {
         self.pfs.entry(row.labels.get("pf").to_owned()).or_default()
     }
 
-    fn device(&mut self, row: &Row) -> &mut DeviceFacts {
+    fn device(&mut self, row: &Series) -> &mut DeviceFacts {
         self.devices.entry(row.labels.get("device").to_owned()).or_default()
     }
 
     /// Takes a number. The path of a device is taken by [`Self::info`] first, so that VFs stay out.
-    pub fn value(&mut self, row: &Row) {
+    pub fn value(&mut self, row: &Series) {
         let value = row.value;
         match row.labels.get("__name__") {
             "lanewatch_port_rate_bytes_per_second" => self.port(row).rate = rate(value),
@@ -206,7 +206,7 @@ impl HostFacts {
     }
 
     /// Takes labels.
-    pub fn info(&mut self, row: &Row) {
+    pub fn info(&mut self, row: &Series) {
         let text = |label: &str| row.labels.get(label).to_owned();
         match row.labels.get("__name__") {
             "lanewatch_device_info" => {
@@ -232,20 +232,20 @@ impl HostFacts {
     }
 
     /// Takes a finding.
-    pub fn finding(&mut self, row: &Row) {
+    pub fn finding(&mut self, row: &Series) {
         let text = |label: &str| row.labels.get(label).to_owned();
         let (check, reason) = (text("check"), text("reason"));
         self.findings.push(FindingFact { check, reason, device: text("device"), port: text("port") });
     }
 
     /// Takes a count of VFs with one kind of holder.
-    pub fn holder(&mut self, row: &Row) {
+    pub fn holder(&mut self, row: &Series) {
         let held = count(row.value).unwrap_or(0);
         *self.pf(row).holders.entry(row.labels.get("holder_kind").to_owned()).or_default() += held;
     }
 
     /// Takes the last rate of a port.
-    pub fn past(&mut self, row: &Row) {
+    pub fn past(&mut self, row: &Series) {
         self.port(row).past = rate(row.value);
     }
 

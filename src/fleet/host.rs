@@ -6,7 +6,7 @@ use std::ops::AddAssign;
 use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, HostId, PfFacts, PortFacts, PortName};
-use super::strand::{Split, by_reason, card, limiting, split};
+use super::stranded::{StrandedByCause, by_reason, card, limiting, split};
 use crate::model::units::BytesPerSecond;
 
 /// Bandwidth below this is rounding.
@@ -84,7 +84,7 @@ impl Sums {
     }
 
     /// What can be won back: all that is stranded, but for what is so by design.
-    pub fn mendable(&self) -> BytesPerSecond {
+    pub fn recoverable(&self) -> BytesPerSecond {
         [self.degraded, self.slot, self.down, self.missing].into_iter().sum()
     }
 }
@@ -125,9 +125,10 @@ impl AddAssign for Sums {
 /// What gives bandwidth back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Action {
+pub enum RepairKind {
     /// Reseat the card, check slot and riser: the link runs below what both ends can do.
-    MendLink,
+    #[serde(rename = "mend_link")]
+    FixLink,
     /// Move the card to a better slot.
     MoveCard,
     /// Bring the port up.
@@ -138,11 +139,11 @@ pub enum Action {
     ConfigureVfs,
 }
 
-impl Action {
+impl RepairKind {
     /// The words for it.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::MendLink => "mend the link",
+            Self::FixLink => "fix the link",
             Self::MoveCard => "move to a better slot",
             Self::BringUpPort => "bring up the port",
             Self::RestoreDevice => "get the device back",
@@ -153,11 +154,11 @@ impl Action {
 
 /// Something to do.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Fix {
+pub struct Repair {
     /// Where.
     pub host: HostId,
     /// What.
-    pub action: Action,
+    pub action: RepairKind,
     /// Which link, port, device or PF.
     pub subject: String,
     /// The devices that it is for.
@@ -169,50 +170,51 @@ pub struct Fix {
 /// A device's model: its type (the driver's name where it has none) and its board.
 pub type Model = (String, String);
 
-/// What was reckoned of a host.
+/// What was computed for a host.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Reckoned {
+pub struct HostCapacityReport {
     /// All of it.
     pub total: Sums,
     /// By the labels that the fleet is grouped by.
     pub groups: BTreeMap<Vec<String>, Sums>,
     /// What to do.
-    pub fixes: Vec<Fix>,
+    pub fixes: Vec<Repair>,
     /// Devices by model and firmware.
     pub firmware: BTreeMap<(Model, String), u64>,
 }
 
 /// Reckons a host. `by` are the labels to group by.
-pub fn reckon(host: &HostFacts, by: &[String]) -> Reckoned {
-    let mut sheet = Sheet { host, by, groups: BTreeMap::new(), fixes: BTreeMap::new(), firmware: BTreeMap::new() };
+pub fn compute_capacity(host: &HostFacts, by: &[String]) -> HostCapacityReport {
+    let mut calculator =
+        HostCalculator { host, by, groups: BTreeMap::new(), fixes: BTreeMap::new(), firmware: BTreeMap::new() };
     for (name, device) in &host.devices {
         if !device.pci_address.is_empty() {
-            sheet.device(name, device);
+            calculator.device(name, device);
         }
     }
     for (name, port) in &host.ports {
         if let Some(device) = host.devices.get(&name.0).filter(|device| !device.pci_address.is_empty()) {
-            sheet.port(name, device, port);
+            calculator.port(name, device, port);
         }
     }
     for finding in host.findings.iter().filter(|finding| finding.check == "device_missing") {
-        sheet.missing(&finding.device);
+        calculator.missing(&finding.device);
     }
     for (address, pf) in &host.pfs {
-        sheet.pf(address, pf);
+        calculator.pf(address, pf);
     }
-    sheet.end()
+    calculator.end()
 }
 
-struct Sheet<'a> {
+struct HostCalculator<'a> {
     host: &'a HostFacts,
     by: &'a [String],
     groups: BTreeMap<Vec<String>, Sums>,
-    fixes: BTreeMap<(Action, String), (BTreeSet<String>, BytesPerSecond)>,
+    fixes: BTreeMap<(RepairKind, String), (BTreeSet<String>, BytesPerSecond)>,
     firmware: BTreeMap<(Model, String), u64>,
 }
 
-impl Sheet<'_> {
+impl HostCalculator<'_> {
     /// The sums of a device's group.
     fn group(&mut self, name: &str, device: &DeviceFacts, link_layer: &str) -> &mut Sums {
         let value = |(label, host): (&String, &String)| match &**label {
@@ -230,7 +232,7 @@ impl Sheet<'_> {
         self.groups.entry(key).or_default()
     }
 
-    fn fix(&mut self, action: Action, subject: &str, device: &str, gain: BytesPerSecond) {
+    fn fix(&mut self, action: RepairKind, subject: &str, device: &str, gain: BytesPerSecond) {
         if gain.0 > NOTHING {
             let (devices, sum) = self.fixes.entry((action, subject.to_owned())).or_default();
             devices.insert(device.to_owned());
@@ -274,14 +276,14 @@ impl Sheet<'_> {
         let limit = limiting(host, name);
         let parts = limit.and_then(|(_, link)| split(rate, share, link));
         let parts = parts.unwrap_or_else(|| by_reason(rate, share, reason));
-        let Split { degraded, slot, design, unknown } = parts;
+        let StrandedByCause { degraded, slot, design, unknown } = parts;
         sums.degraded += degraded;
         sums.slot += slot;
         sums.design += design;
         sums.unknown += unknown;
         let subject = limit.map_or(&*device.pci_address, |(link, _)| link).to_owned();
-        self.fix(Action::MendLink, &subject, &name.0, degraded);
-        self.fix(Action::MoveCard, &subject, &name.0, slot);
+        self.fix(RepairKind::FixLink, &subject, &name.0, degraded);
+        self.fix(RepairKind::MoveCard, &subject, &name.0, slot);
     }
 
     /// A port that should be up: its rate is its own last one, else that of its like on this host.
@@ -294,7 +296,7 @@ impl Sheet<'_> {
         sums.installed += rate;
         sums.down += rate;
         let gain = device.path.map_or(rate, |path| path.min(rate));
-        self.fix(Action::BringUpPort, &format!("{}/{}", name.0, name.1), &name.0, gain);
+        self.fix(RepairKind::BringUpPort, &format!("{}/{}", name.0, name.1), &name.0, gain);
     }
 
     /// The rate that all active ports of the same model on this host have; none when they differ.
@@ -319,7 +321,7 @@ impl Sheet<'_> {
         sums.rateless_ports += rateless;
         sums.installed += rate;
         sums.missing += rate;
-        self.fix(Action::RestoreDevice, name, name, rate);
+        self.fix(RepairKind::RestoreDevice, name, name, rate);
     }
 
     fn pf(&mut self, address: &str, pf: &PfFacts) {
@@ -349,11 +351,11 @@ impl Sheet<'_> {
         if configured == 0 && pf.limit.is_some_and(|limit| limit > 0) && given_out {
             let usable = ports().filter_map(|(_, port)| port.rate.and(port.share.or(port.ceiling))).sum();
             self.group(&name, &device, &layer).vf_less += usable;
-            self.fix(Action::ConfigureVfs, address, &name, usable);
+            self.fix(RepairKind::ConfigureVfs, address, &name, usable);
         }
     }
 
-    fn end(mut self) -> Reckoned {
+    fn end(mut self) -> HostCapacityReport {
         if self.groups.is_empty() {
             self.group("", &DeviceFacts::default(), "");
         }
@@ -364,14 +366,14 @@ impl Sheet<'_> {
         }
         total.hosts = 1;
         let id = &self.host.id;
-        let fixes = self.fixes.into_iter().map(|((action, subject), (devices, gain))| Fix {
+        let fixes = self.fixes.into_iter().map(|((action, subject), (devices, gain))| Repair {
             host: id.clone(),
             action,
             subject,
             devices,
             gain,
         });
-        Reckoned { total, groups: self.groups, fixes: fixes.collect(), firmware: self.firmware }
+        HostCapacityReport { total, groups: self.groups, fixes: fixes.collect(), firmware: self.firmware }
     }
 }
 

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::tally::{Fleet, ModelLine};
+use super::tally::{Fleet, ModelFirmware};
 use crate::model::count::counted_as;
 use crate::model::units::BytesPerSecond;
 
 /// What can be held against a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Quantity {
+pub enum AuditQuantity {
     /// All stranded bandwidth.
     Stranded,
     /// By degraded links.
@@ -34,7 +34,7 @@ pub enum Quantity {
     Skew,
 }
 
-impl Quantity {
+impl AuditQuantity {
     const ALL: [(&'static str, Self); 11] = [
         ("stranded", Self::Stranded),
         ("degraded", Self::Degraded),
@@ -67,19 +67,19 @@ enum Allowed {
 
 /// A limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Limit {
-    quantity: Quantity,
+pub struct AuditLimit {
+    quantity: AuditQuantity,
     allowed: Allowed,
 }
 
-impl FromStr for Limit {
+impl FromStr for AuditLimit {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
         let (name, allowed) = text.split_once('>').unwrap_or((text, "0"));
         let (name, allowed) = (name.trim(), allowed.trim());
-        let Some((_, quantity)) = Quantity::ALL.into_iter().find(|(known, _)| *known == name) else {
-            let names: Vec<&str> = Quantity::ALL.iter().map(|(name, _)| *name).collect();
+        let Some((_, quantity)) = AuditQuantity::ALL.into_iter().find(|(known, _)| *known == name) else {
+            let names: Vec<&str> = AuditQuantity::ALL.iter().map(|(name, _)| *name).collect();
             return Err(format!("{name:?} cannot be limited; what can is {}", names.join(", ")));
         };
         let number = |text: &str| text.trim().parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
@@ -90,13 +90,13 @@ impl FromStr for Limit {
         } else {
             number(allowed).map(Allowed::Count)
         };
-        let counted = !matches!(quantity, Quantity::Dead | Quantity::Stale | Quantity::Skew);
+        let counted = !matches!(quantity, AuditQuantity::Dead | AuditQuantity::Stale | AuditQuantity::Skew);
         match allowed {
             None => Err(format!("{text:?}: what is allowed is 5%, 400Gb/s or a number")),
             Some(Allowed::Rate(_)) if !counted => Err(format!("{name} is no bandwidth: 5% or a number")),
             // Zero is zero in every unit.
             Some(Allowed::Count(0.0)) => Ok(Self { quantity, allowed: Allowed::Part(0.0) }),
-            Some(Allowed::Count(_)) if counted && !matches!(quantity, Quantity::Down | Quantity::Missing) => {
+            Some(Allowed::Count(_)) if counted && !matches!(quantity, AuditQuantity::Down | AuditQuantity::Missing) => {
                 Err(format!("{name} is a bandwidth: 5% or 400Gb/s"))
             }
             Some(allowed) => Ok(Self { quantity, allowed }),
@@ -104,7 +104,7 @@ impl FromStr for Limit {
     }
 }
 
-impl fmt::Display for Limit {
+impl fmt::Display for AuditLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}>", self.quantity.as_str())?;
         match self.allowed {
@@ -120,32 +120,32 @@ fn number(count: u64) -> f64 {
     count as f64
 }
 
-impl Limit {
+impl AuditLimit {
     /// What is wrong, when the fleet is over the limit.
     pub fn exceeded(&self, fleet: &Fleet) -> Option<String> {
         let sums = &fleet.total;
         let (count, of, (one, more)) = match self.quantity {
-            Quantity::Dead => (
-                fleet.dead.count,
-                sums.hosts + fleet.dead.count,
+            AuditQuantity::Dead => (
+                fleet.unreachable.count,
+                sums.hosts + fleet.unreachable.count,
                 ("host that cannot be scraped", "hosts that cannot be scraped"),
             ),
-            Quantity::Stale => (
+            AuditQuantity::Stale => (
                 fleet.stale.count,
                 sums.hosts + fleet.stale.count,
                 ("host whose agent no longer looks", "hosts whose agent no longer looks"),
             ),
-            Quantity::Skew => {
-                let skewed = fleet.models.values().map(ModelLine::skewed).sum();
+            AuditQuantity::Skew => {
+                let skewed = fleet.models.values().map(ModelFirmware::skewed).sum();
                 let more = "devices with another firmware than most of their model";
                 (skewed, sums.devices, ("device with another firmware than most of its model", more))
             }
-            Quantity::Down => (
+            AuditQuantity::Down => (
                 sums.down_ports,
                 sums.ports,
                 ("port that should be up and is not", "ports that should be up and are not"),
             ),
-            Quantity::Missing => (
+            AuditQuantity::Missing => (
                 sums.missing_devices,
                 sums.devices + sums.missing_devices,
                 ("device that is gone", "devices that are gone"),
@@ -153,15 +153,15 @@ impl Limit {
             _ => (0, 0, ("", "")),
         };
         let rate = match self.quantity {
-            Quantity::Stranded => Some(sums.stranded()),
-            Quantity::Degraded => Some(sums.degraded),
-            Quantity::Slot => Some(sums.slot),
-            Quantity::Design => Some(sums.design),
-            Quantity::Down => Some(sums.down),
-            Quantity::Missing => Some(sums.missing),
-            Quantity::VfLess => Some(sums.vf_less),
-            Quantity::Unknown => Some(sums.unknown),
-            Quantity::Dead | Quantity::Stale | Quantity::Skew => None,
+            AuditQuantity::Stranded => Some(sums.stranded()),
+            AuditQuantity::Degraded => Some(sums.degraded),
+            AuditQuantity::Slot => Some(sums.slot),
+            AuditQuantity::Design => Some(sums.design),
+            AuditQuantity::Down => Some(sums.down),
+            AuditQuantity::Missing => Some(sums.missing),
+            AuditQuantity::VfLess => Some(sums.vf_less),
+            AuditQuantity::Unknown => Some(sums.unknown),
+            AuditQuantity::Dead | AuditQuantity::Stale | AuditQuantity::Skew => None,
         };
         let by_rate = |rate: BytesPerSecond| format!("{rate} of {} installed", sums.installed);
         let found = match (self.allowed, rate) {
@@ -184,7 +184,7 @@ impl Limit {
 mod tests {
     use super::*;
     use crate::fleet::host::Sums;
-    use crate::fleet::tally::LeftOut;
+    use crate::fleet::tally::ExcludedHosts;
 
     fn fleet() -> Fleet {
         let total = Sums {
@@ -196,7 +196,7 @@ mod tests {
             down: BytesPerSecond::from_gbits(20.0),
             ..Sums::default()
         };
-        Fleet { total, dead: LeftOut { count: 2, first: Vec::new() }, ..Fleet::default() }
+        Fleet { total, unreachable: ExcludedHosts { count: 2, first: Vec::new() }, ..Fleet::default() }
     }
 
     #[test]
@@ -215,18 +215,18 @@ mod tests {
             ("dead>1", true),
             ("skew", false),
         ] {
-            let limit: Limit = text.parse().unwrap();
+            let limit: AuditLimit = text.parse().unwrap();
             assert_eq!(limit.exceeded(&fleet()).is_some(), exceeded, "{text}");
         }
-        let limit: Limit = "degraded>4%".parse().unwrap();
+        let limit: AuditLimit = "degraded>4%".parse().unwrap();
         assert_eq!(limit.exceeded(&fleet()).unwrap(), "degraded>4%: 50 Gb/s of 1000 Gb/s installed");
     }
 
     #[test]
     fn what_is_no_limit_is_said_so() {
         for wrong in ["", "lost", "down>-1", "down>x", "dead>5Gb/s", "slot>3", "stranded>NaN%", "stranded>"] {
-            assert!(wrong.parse::<Limit>().is_err(), "{wrong}");
+            assert!(wrong.parse::<AuditLimit>().is_err(), "{wrong}");
         }
-        assert!("lost".parse::<Limit>().unwrap_err().contains("stranded, degraded"));
+        assert!("lost".parse::<AuditLimit>().unwrap_err().contains("stranded, degraded"));
     }
 }

@@ -13,7 +13,7 @@ pub fn matchers(text: &str) -> Result<String, String> {
     let text = text.trim();
     let inner = text.strip_prefix('{').and_then(|rest| rest.strip_suffix('}')).unwrap_or(text);
     let inner = inner.trim().trim_end_matches(',').trim_end();
-    let mut rest = Rest { text: inner, chars: inner.char_indices().peekable() };
+    let mut rest = MatcherParser { text: inner, chars: inner.char_indices().peekable() };
     rest.space();
     while rest.chars.peek().is_some() {
         rest.matcher()?;
@@ -27,12 +27,12 @@ pub fn matchers(text: &str) -> Result<String, String> {
 }
 
 /// What is still to be read.
-struct Rest<'a> {
+struct MatcherParser<'a> {
     text: &'a str,
     chars: Peekable<CharIndices<'a>>,
 }
 
-impl Rest<'_> {
+impl MatcherParser<'_> {
     fn space(&mut self) {
         while self.chars.next_if(|(_, c)| c.is_ascii_whitespace()).is_some() {}
     }

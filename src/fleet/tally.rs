@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::facts::HostId;
-use super::host::{Fix, Model, Reckoned, Sums};
+use super::host::{HostCapacityReport, Model, Repair, Sums};
 use crate::model::units::BytesPerSecond;
 
 /// A host in a list.
 #[derive(Debug, Clone, PartialEq)]
-pub struct HostLine {
+pub struct HostSums {
     /// Which.
     pub id: HostId,
     /// Its labels, in the order of the fleet's grouping.
@@ -19,14 +19,14 @@ pub struct HostLine {
 
 /// Hosts that are not in the sums: how many, and the first of them.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct LeftOut {
+pub struct ExcludedHosts {
     /// How many.
     pub count: u64,
     /// The first of them.
     pub first: Vec<HostId>,
 }
 
-impl LeftOut {
+impl ExcludedHosts {
     /// Takes one more, and its name when there is room.
     pub fn add(&mut self, host: HostId, room: usize) {
         self.count += 1;
@@ -47,9 +47,9 @@ pub struct FirmwareCount {
 
 /// A model with the firmwares that it runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct ModelLine(pub BTreeMap<String, FirmwareCount>);
+pub struct ModelFirmware(pub BTreeMap<String, FirmwareCount>);
 
-impl ModelLine {
+impl ModelFirmware {
     /// The firmware that most of its devices run.
     pub fn usual(&self) -> Option<&str> {
         let most = self.0.iter().max_by(|(a, x), (b, y)| x.devices.cmp(&y.devices).then_with(|| b.cmp(a)));
@@ -78,38 +78,38 @@ pub struct Fleet {
     /// By group.
     pub groups: BTreeMap<Vec<String>, Sums>,
     /// Models.
-    pub models: BTreeMap<Model, ModelLine>,
+    pub models: BTreeMap<Model, ModelFirmware>,
     /// Hosts with most that can be won back first, then those with most stranded by design.
-    pub worst: Vec<HostLine>,
+    pub worst: Vec<HostSums>,
     /// What gives most back, most first.
-    pub fixes: Vec<Fix>,
+    pub fixes: Vec<Repair>,
     /// How many fixes there are, and what all of them give back.
     pub all_fixes: (u64, BytesPerSecond),
     /// Hosts that cannot be scraped.
-    pub dead: LeftOut,
+    pub unreachable: ExcludedHosts,
     /// Hosts whose agent no longer looks.
-    pub stale: LeftOut,
+    pub stale: ExcludedHosts,
     /// Hosts that are there under another name as well.
-    pub twice: LeftOut,
+    pub duplicate: ExcludedHosts,
 }
 
 impl Fleet {
     /// Adds a host. Of the lists at most `top` entries are kept.
-    pub fn add(&mut self, id: &HostId, group: &[String], reckoned: Reckoned, top: usize) {
-        self.total += reckoned.total;
-        for (group, sums) in reckoned.groups {
+    pub fn add(&mut self, id: &HostId, group: &[String], report: HostCapacityReport, top: usize) {
+        self.total += report.total;
+        for (group, sums) in report.groups {
             *self.groups.entry(group).or_default() += sums;
         }
-        for ((model, firmware), devices) in reckoned.firmware {
+        for ((model, firmware), devices) in report.firmware {
             let count = self.models.entry(model).or_default().0.entry(firmware).or_default();
             count.devices += devices;
             count.hosts += 1;
         }
-        let sums = reckoned.total;
+        let sums = report.total;
         if sums.stranded().0 > 1.0 || sums.down_ports + sums.missing_devices > 0 {
-            self.worst.push(HostLine { id: id.clone(), group: group.to_vec(), sums });
+            self.worst.push(HostSums { id: id.clone(), group: group.to_vec(), sums });
         }
-        for fix in reckoned.fixes {
+        for fix in report.fixes {
             self.all_fixes.0 += 1;
             self.all_fixes.1 += fix.gain;
             self.fixes.push(fix);
@@ -129,18 +129,18 @@ impl Fleet {
     }
 
     fn order_worst(&mut self, top: usize) {
-        // A design is no fault of the host: it comes after all that can be mended.
-        let mendable = |line: &HostLine| line.sums.mendable().0;
-        let stranded = |line: &HostLine| line.sums.stranded().0;
+        // A design is no fault of the host: it comes after all that can be fixed.
+        let recoverable = |line: &HostSums| line.sums.recoverable().0;
+        let stranded = |line: &HostSums| line.sums.stranded().0;
         self.worst.sort_by(|a, b| {
             let by_all = || stranded(b).total_cmp(&stranded(a)).then_with(|| a.id.cmp(&b.id));
-            mendable(b).total_cmp(&mendable(a)).then_with(by_all)
+            recoverable(b).total_cmp(&recoverable(a)).then_with(by_all)
         });
         self.worst.truncate(top);
     }
 
     fn order_fixes(&mut self, top: usize) {
-        let key = |fix: &Fix| (fix.host.clone(), fix.action, fix.subject.clone());
+        let key = |fix: &Repair| (fix.host.clone(), fix.action, fix.subject.clone());
         self.fixes.sort_by(|a, b| b.gain.0.total_cmp(&a.gain.0).then_with(|| key(a).cmp(&key(b))));
         self.fixes.truncate(top);
     }
@@ -152,29 +152,29 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::fleet::host::Action;
+    use crate::fleet::host::RepairKind;
 
-    fn host(number: u32, stranded: f64) -> (HostId, Reckoned) {
+    fn host(number: u32, stranded: f64) -> (HostId, HostCapacityReport) {
         let id = HostId([format!("n{number}").into()].into());
         let total = Sums { hosts: 1, degraded: BytesPerSecond(stranded), ..Sums::default() };
-        let fix = Fix {
+        let fix = Repair {
             host: id.clone(),
-            action: Action::MendLink,
+            action: RepairKind::FixLink,
             subject: "0000:0a:00.0".to_owned(),
             devices: BTreeSet::new(),
             gain: BytesPerSecond(stranded),
         };
         let groups = BTreeMap::from([(vec![format!("r{}", number % 2)], total)]);
         let firmware = BTreeMap::from([((("MT1".to_owned(), String::new()), format!("{}", number % 3 / 2)), 2)]);
-        (id, Reckoned { total, groups, fixes: vec![fix], firmware })
+        (id, HostCapacityReport { total, groups, fixes: vec![fix], firmware })
     }
 
     #[test]
     fn lists_keep_the_most_whatever_the_order_of_hosts() {
         let mut fleet = Fleet::default();
         for number in 0..1000u32 {
-            let (id, reckoned) = host(number, f64::from(number * 7919 % 1000) * 1e6 + 2.0);
-            fleet.add(&id, &[], reckoned, 3);
+            let (id, report) = host(number, f64::from(number * 7919 % 1000) * 1e6 + 2.0);
+            fleet.add(&id, &[], report, 3);
             assert!(fleet.worst.len() <= 65 && fleet.fixes.len() <= 65);
         }
         fleet.finish(3);

@@ -57,7 +57,7 @@ pub fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
         .with_safe_default_protocol_versions()
         .map_err(other)?;
     let builder = if files.insecure {
-        builder.dangerous().with_custom_certificate_verifier(Arc::new(Everyone(provider)))
+        builder.dangerous().with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider)))
     } else {
         let mut roots = RootCertStore::empty();
         match &files.authorities {
@@ -82,9 +82,9 @@ pub fn config(files: &TlsFiles) -> Result<ClientConfig, TlsError> {
 
 /// Believes every certificate, and still sees to it that the server has the key to it.
 #[derive(Debug)]
-struct Everyone(Arc<CryptoProvider>);
+struct AcceptAnyCertificate(Arc<CryptoProvider>);
 
-impl ServerCertVerifier for Everyone {
+impl ServerCertVerifier for AcceptAnyCertificate {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use lanewatch::bench::guard::{Rules, facts};
+use lanewatch::bench::context::BenchmarkContext;
+use lanewatch::bench::guard::{IdleRules, facts};
 use lanewatch::bench::lock::HostLock;
-use lanewatch::bench::probe::Tuning;
-use lanewatch::bench::schedule::Schedule;
-use lanewatch::bench::scheduler::{Program, Scheduler};
-use lanewatch::bench::station::Station;
-use lanewatch::bench::tools::Tools;
+use lanewatch::bench::probe::BenchmarkParameters;
+use lanewatch::bench::schedule::BenchmarkSchedule;
+use lanewatch::bench::scheduler::{BenchmarkScheduler, ScheduledBenchmarks};
+use lanewatch::bench::tools::Toolbox;
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, Direction, SkipReason};
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::maintenance::{Maintenance, MaintenanceWindow};
@@ -40,14 +40,14 @@ fn idle(host: &HostTree, contexts: u64) -> HostReport {
     HostReport { snapshot, traffic, ..(*report).clone() }
 }
 
-fn refused(report: &HostReport, rules: &Rules, load: Option<f64>) -> Option<SkipReason> {
+fn refused(report: &HostReport, rules: &IdleRules, load: Option<f64>) -> Option<SkipReason> {
     facts(report, &key(), rules, load).err().map(|(reason, _)| reason)
 }
 
 #[test]
 fn whatever_it_would_disturb_comes_first() {
     let host = HostTree::new(1);
-    let (report, rules) = (idle(&host, 0), Rules::default());
+    let (report, rules) = (idle(&host, 0), IdleRules::default());
     assert_eq!(refused(&report, &rules, Some(0.1)), None);
     assert_eq!(refused(&report, &rules, Some(0.9)), Some(SkipReason::CpuBusy));
     assert_eq!(refused(&idle(&host, 2), &rules, None), Some(SkipReason::DeviceHeld));
@@ -62,7 +62,7 @@ fn whatever_it_would_disturb_comes_first() {
     (down.cards[0].state, down.cards[0].phys_state) = ("1: DOWN", "2: Polling");
     assert_eq!(refused(&idle(&down, 0), &rules, None), Some(SkipReason::PortDown));
     let marker = tempfile::NamedTempFile::new().unwrap();
-    let rules = Rules { busy_files: vec![marker.path().to_owned()], ..Rules::default() };
+    let rules = IdleRules { busy_files: vec![marker.path().to_owned()], ..IdleRules::default() };
     assert_eq!(refused(&report, &rules, None), Some(SkipReason::JobRunning));
     marker.close().unwrap();
     assert_eq!(refused(&report, &rules, None), None);
@@ -71,7 +71,7 @@ fn whatever_it_would_disturb_comes_first() {
 /// A scheduler whose clock is moved by hand, over a running poller.
 struct Agent {
     clock: Arc<ManualClock>,
-    scheduler: Scheduler,
+    scheduler: BenchmarkScheduler,
     handle: PollerHandle,
     lock: std::path::PathBuf,
     _scene: Scene,
@@ -86,17 +86,17 @@ impl Agent {
         let handle = poller.handle();
         std::thread::spawn(move || poller.run());
         let lock = scene.path("lock");
-        let station = Station {
+        let context = BenchmarkContext {
             devices: None,
-            tuning: Tuning::default(),
-            rules: Rules { most_load: 1e9, ..Rules::default() },
+            parameters: BenchmarkParameters::default(),
+            rules: IdleRules { most_load: 1e9, ..IdleRules::default() },
             lock: lock.clone(),
             sysfs: scene.path("host/sys"),
         };
-        let program = Program { probes: probes.to_vec(), station };
-        let schedule = Schedule::new(Duration::from_secs(3_600), 0.01, "node17");
-        let tools = Tools::in_folders(scene.path("bin").into());
-        let scheduler = Scheduler::new(handle.clone(), Arc::clone(&clock) as _, program, schedule, tools);
+        let program = ScheduledBenchmarks { probes: probes.to_vec(), context };
+        let schedule = BenchmarkSchedule::new(Duration::from_secs(3_600), 0.01, "node17");
+        let tools = Toolbox::in_folders(scene.path("bin").into());
+        let scheduler = BenchmarkScheduler::new(handle.clone(), Arc::clone(&clock) as _, program, schedule, tools);
         Self { clock, scheduler, handle, lock, _scene: scene }
     }
 

@@ -18,9 +18,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use common::host::{GEN3, GEN4, HostTree, LinkEnd};
-use lanewatch::bench::probe::{Bench, Tuning};
-use lanewatch::bench::rdma::Patience;
-use lanewatch::bench::tools::Tools;
+use lanewatch::bench::probe::{BenchmarkParameters, BenchmarkRunner};
+use lanewatch::bench::rdma::Timeouts;
+use lanewatch::bench::tools::Toolbox;
 use lanewatch::host::COLLECTORS;
 use lanewatch::host::Host;
 use lanewatch::host::collector::{Filter, Setup};
@@ -97,21 +97,22 @@ impl Scene {
         Poller::new(&setup, COLLECTORS.iter().copied(), clock, Engine::new(policy, true), None).unwrap()
     }
 
-    /// Runs the loop on `mlx5_0/1`. `beyond`: how long a program may take beyond the second that it measures.
-    fn run(&self, beyond: Duration) -> BenchmarkRun {
-        self.run_with(&Tools::in_folders(self.path("bin").into()), beyond)
+    /// Runs the loop on `mlx5_0/1`. `overrun`: how long a program may take beyond the second that it measures.
+    fn run(&self, overrun: Duration) -> BenchmarkRun {
+        self.run_with(&Toolbox::in_folders(self.path("bin").into()), overrun)
     }
 
     /// The same with other programs.
-    pub(crate) fn run_with(&self, tools: &Tools, beyond: Duration) -> BenchmarkRun {
+    pub(crate) fn run_with(&self, tools: &Toolbox, overrun: Duration) -> BenchmarkRun {
         let report = self.report();
-        let patience = Patience { listen: Duration::from_secs(120), beyond, ..Patience::default() };
-        let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
-        let bench = Bench {
+        let timeouts = Timeouts { listen: Duration::from_secs(120), overrun, ..Timeouts::default() };
+        let parameters =
+            BenchmarkParameters { duration: Duration::from_secs(1), timeouts, ..BenchmarkParameters::default() };
+        let bench = BenchmarkRunner {
             report: &report,
             sysfs: &self.path("host/sys"),
             tools,
-            tuning: &tuning,
+            parameters: &parameters,
             route: None,
             progress: &|_| {},
             now: &SystemTime::now,
@@ -127,17 +128,17 @@ fn is_alive(pid: &str) -> bool {
 }
 
 /// The outcome and reason of a fake's run; nothing is left of it.
-fn outcome_of(mode: &str, beyond: Duration) -> (BenchmarkRun, Scene) {
+fn outcome_of(mode: &str, overrun: Duration) -> (BenchmarkRun, Scene) {
     let scene = Scene::new(mode, &HostTree::new(1));
-    let run = scene.run(beyond);
+    let run = scene.run(overrun);
     scene.is_clean();
     (run, scene)
 }
 
 const LONG: Duration = Duration::from_secs(120);
 
-fn expect(mode: &str, beyond: Duration, outcome: Outcome, reason: &str) {
-    let (run, _scene) = outcome_of(mode, beyond);
+fn expect(mode: &str, overrun: Duration, outcome: Outcome, reason: &str) {
+    let (run, _scene) = outcome_of(mode, overrun);
     assert_eq!((run.outcome, &*run.reason), (outcome, reason), "{mode}: {}", run.text);
     let measured = matches!(outcome, Outcome::Ok | Outcome::Slow);
     assert_eq!(run.measured.is_empty(), !measured, "{mode}: a value only where one was measured");

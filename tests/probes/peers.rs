@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::assess::benchmark::Ceiling;
-use lanewatch::bench::probe::{Bench, Tuning};
-use lanewatch::bench::rdma::{NoServer, Patience, Peer, PeerServer, Plan, Serving};
-use lanewatch::bench::target::Target;
-use lanewatch::bench::tcp::{self, Attempt};
-use lanewatch::bench::tools::Tools;
+use lanewatch::bench::probe::{BenchmarkParameters, BenchmarkRunner};
+use lanewatch::bench::rdma::{LocalServer, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
+use lanewatch::bench::target::BenchmarkTarget;
+use lanewatch::bench::tcp::{self, TcpOutcome};
+use lanewatch::bench::tools::Toolbox;
 use lanewatch::host::netlink::socket::route;
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome};
 use lanewatch::model::units::BytesPerSecond;
@@ -22,10 +22,10 @@ use super::{LONG, Scene};
 
 /// A peer that starts its servers on this host.
 struct Near<'a> {
-    tools: &'a Tools,
-    target: Target,
+    tools: &'a Toolbox,
+    target: BenchmarkTarget,
     ceiling: Option<Ceiling>,
-    serving: RefCell<Vec<Serving>>,
+    serving: RefCell<Vec<LocalServer>>,
 }
 
 impl Peer for Near<'_> {
@@ -33,13 +33,13 @@ impl Peer for Near<'_> {
         "node18"
     }
 
-    fn start(&self, plan: &Plan) -> Result<PeerServer, NoServer> {
-        let serving = Serving::start(self.tools, &self.target, plan)
-            .map_err(|error| NoServer { reason: "peer", text: error.to_string() })?;
+    fn start(&self, plan: &TestPlan) -> Result<RemoteServer, PeerError> {
+        let serving = LocalServer::start(self.tools, &self.target, plan)
+            .map_err(|error| PeerError { reason: "peer", text: error.to_string() })?;
         serving.wait_until_listening(Duration::from_secs(20));
         let tcp_port = serving.tcp_port;
         self.serving.borrow_mut().push(serving);
-        Ok(PeerServer { host: "127.0.0.1".to_owned(), tcp_port, ceiling: self.ceiling.clone() })
+        Ok(RemoteServer { host: "127.0.0.1".to_owned(), tcp_port, ceiling: self.ceiling.clone() })
     }
 }
 
@@ -50,8 +50,8 @@ impl Peer for Nobody {
         "node19"
     }
 
-    fn start(&self, _: &Plan) -> Result<PeerServer, NoServer> {
-        Err(NoServer { reason: "peer", text: "it does not answer".to_owned() })
+    fn start(&self, _: &TestPlan) -> Result<RemoteServer, PeerError> {
+        Err(PeerError { reason: "peer", text: "it does not answer".to_owned() })
     }
 }
 
@@ -59,15 +59,16 @@ fn key(probe: Benchmark) -> BenchmarkKey {
     BenchmarkKey { probe, port: super::guarded::key().port }
 }
 
-fn run(scene: &Scene, report: &HostReport, tools: &Tools, probe: Benchmark, peer: &dyn Peer) -> BenchmarkRun {
-    let patience = Patience { listen: Duration::from_secs(120), beyond: LONG, ..Patience::default() };
-    let tuning = Tuning { duration: Duration::from_secs(1), patience, ..Tuning::default() };
+fn run(scene: &Scene, report: &HostReport, tools: &Toolbox, probe: Benchmark, peer: &dyn Peer) -> BenchmarkRun {
+    let timeouts = Timeouts { listen: Duration::from_secs(120), overrun: LONG, ..Timeouts::default() };
+    let parameters =
+        BenchmarkParameters { duration: Duration::from_secs(1), timeouts, ..BenchmarkParameters::default() };
     let connect = route();
-    let bench = Bench {
+    let bench = BenchmarkRunner {
         report,
         sysfs: &scene.path("host/sys"),
         tools,
-        tuning: &tuning,
+        parameters: &parameters,
         route: Some(&connect),
         progress: &|_| {},
         now: &SystemTime::now,
@@ -78,8 +79,9 @@ fn run(scene: &Scene, report: &HostReport, tools: &Tools, probe: Benchmark, peer
 #[test]
 fn what_the_counters_do_not_show_went_another_way() {
     let scene = Scene::new("ok", &HostTree::new(1));
-    let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
-    let target = Target::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
+    let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
+    let target =
+        BenchmarkTarget::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let ceiling = Ceiling::new(Some(BytesPerSecond::from_gbits(100.0)), None, 1.0);
     let peer = Near { tools: &tools, target, ceiling, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
@@ -93,8 +95,9 @@ fn what_the_counters_do_not_show_went_another_way() {
 #[test]
 fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
     let scene = Scene::new("gone", &HostTree::new(1));
-    let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
-    let target = Target::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
+    let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
+    let target =
+        BenchmarkTarget::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer_gone"), "{}", run.text);
@@ -105,7 +108,7 @@ fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
 #[test]
 fn a_peer_that_starts_nothing_says_nothing_of_the_device() {
     let scene = Scene::new("ok", &HostTree::new(1));
-    let (report, tools) = (scene.report(), Tools::in_folders(scene.path("bin").into()));
+    let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &Nobody);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer"));
     assert_eq!(&*run.text, "node19 starts no server: it does not answer");
@@ -117,8 +120,9 @@ fn tcp_within_one_host_is_refused() {
         return;
     }
     let scene = Scene::new("ok", &HostTree::new(1));
-    let (report, tools) = (scene.report(), Tools::new());
-    let target = Target::new(&report, &scene.path("host/sys"), &key(Benchmark::TcpPeer).port.unwrap()).unwrap();
+    let (report, tools) = (scene.report(), Toolbox::new());
+    let target =
+        BenchmarkTarget::new(&report, &scene.path("host/sys"), &key(Benchmark::TcpPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::TcpPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Skipped, "local_route"), "{}", run.text);
@@ -136,23 +140,23 @@ fn a_real_iperf3_is_read() {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let peer = PeerServer { host: "127.0.0.1".to_owned(), tcp_port, ceiling: None };
-    let patience = Patience { beyond: LONG, ..Patience::default() };
+    let peer = RemoteServer { host: "127.0.0.1".to_owned(), tcp_port, ceiling: None };
+    let timeouts = Timeouts { overrun: LONG, ..Timeouts::default() };
     let until = Instant::now() + LONG;
     let attempt = loop {
-        let attempt = tcp::run(&Tools::new(), &peer, 2, Duration::from_secs(1), None, patience).unwrap();
+        let attempt = tcp::run(&Toolbox::new(), &peer, 2, Duration::from_secs(1), None, timeouts).unwrap();
         // Until it listens, nobody answers.
-        if !matches!(attempt, Attempt::Failed(..)) || Instant::now() >= until {
+        if !matches!(attempt, TcpOutcome::Failed(..)) || Instant::now() >= until {
             break attempt;
         }
     };
     server.kill().unwrap();
     server.wait().unwrap();
-    let Attempt::Measured(measured, again) = attempt else { panic!("{attempt:?}") };
+    let TcpOutcome::Measured(measured, again) = attempt else { panic!("{attempt:?}") };
     assert!(measured.bandwidth(Direction::OneWay).is_some_and(|rate| rate.0 > 1e6));
     assert!(again.is_some());
-    let refused = tcp::run(&Tools::new(), &peer, 2, Duration::from_secs(1), None, patience).unwrap();
-    assert!(matches!(refused, Attempt::Failed(..)), "{refused:?}");
+    let refused = tcp::run(&Toolbox::new(), &peer, 2, Duration::from_secs(1), None, timeouts).unwrap();
+    assert!(matches!(refused, TcpOutcome::Failed(..)), "{refused:?}");
 }
 
 #[test]
@@ -161,6 +165,6 @@ fn a_real_perftest_without_the_device_fails_for_that() {
         return;
     }
     let scene = Scene::new("ok", &HostTree::new(1));
-    let run = scene.run_with(&Tools::new(), LONG);
+    let run = scene.run_with(&Toolbox::new(), LONG);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Failed, "device_missing"), "{}", run.text);
 }

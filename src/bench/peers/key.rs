@@ -19,22 +19,22 @@ const REQUEST: &str = "lanewatch probe request 1";
 const ANSWER: &str = "lanewatch probe answer 1";
 
 /// A key.
-pub struct Key(hmac::Key);
+pub struct PeerKey(hmac::Key);
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for PeerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Key")
+        f.write_str("PeerKey")
     }
 }
 
 /// Why there is no key. It never says what is in the file.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct KeyError(String);
+pub struct PeerKeyError(String);
 
 /// What is signed of a request beside its method, path and body.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Stamped<'a> {
+pub struct RequestStamp<'a> {
     /// The host that it is meant for, as the list names it.
     pub to: &'a str,
     /// When it was signed, in milliseconds since 1970.
@@ -43,15 +43,15 @@ pub struct Stamped<'a> {
     pub nonce: &'a str,
 }
 
-impl Key {
+impl PeerKey {
     /// Makes a key.
     ///
     /// # Errors
     /// It is too short to be one.
-    pub fn new(secret: &[u8]) -> Result<Self, KeyError> {
+    pub fn new(secret: &[u8]) -> Result<Self, PeerKeyError> {
         let secret = secret.trim_ascii();
         if secret.len() < SHORTEST {
-            return Err(KeyError(format!("a key has at least {SHORTEST} bytes (openssl rand -hex 32)")));
+            return Err(PeerKeyError(format!("a key has at least {SHORTEST} bytes (openssl rand -hex 32)")));
         }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
@@ -60,23 +60,23 @@ impl Key {
     ///
     /// # Errors
     /// It cannot be read, others may read or write it, or it holds no key.
-    pub fn read(path: &Path) -> Result<Self, KeyError> {
-        let wrong = |why: &dyn std::fmt::Display| KeyError(format!("{}: {why}", path.display()));
+    pub fn read(path: &Path) -> Result<Self, PeerKeyError> {
+        let wrong = |why: &dyn std::fmt::Display| PeerKeyError(format!("{}: {why}", path.display()));
         let bytes = read_regular(path, LONGEST).map_err(|error| wrong(&error))?;
         let mode = std::fs::metadata(path).map_err(|error| wrong(&error))?.permissions().mode();
         if mode & 0o007 != 0 {
             return Err(wrong(&"everyone on this host may use the key: take the rights of others away (chmod o=)"));
         }
-        Self::new(&bytes).map_err(|KeyError(why)| wrong(&why))
+        Self::new(&bytes).map_err(|PeerKeyError(why)| wrong(&why))
     }
 
     /// The signature of a request, as hexadecimal digits.
-    pub fn sign(&self, stamp: &Stamped<'_>, body: &[u8]) -> String {
+    pub fn sign(&self, stamp: &RequestStamp<'_>, body: &[u8]) -> String {
         hex(hmac::sign(&self.0, &message(stamp, body)).as_ref())
     }
 
     /// Whether a signature of a request is right; how much of it is cannot be told from the time it takes.
-    pub fn is_right(&self, signature: &str, stamp: &Stamped<'_>, body: &[u8]) -> bool {
+    pub fn is_right(&self, signature: &str, stamp: &RequestStamp<'_>, body: &[u8]) -> bool {
         self.verify(signature, &message(stamp, body))
     }
 
@@ -96,8 +96,8 @@ impl Key {
 }
 
 /// The fields with their lengths: no two requests are the same message.
-fn message(stamp: &Stamped<'_>, body: &[u8]) -> Vec<u8> {
-    let Stamped { to, time, nonce } = stamp;
+fn message(stamp: &RequestStamp<'_>, body: &[u8]) -> Vec<u8> {
+    let RequestStamp { to, time, nonce } = stamp;
     let mut message = format!("{REQUEST}\nPOST {PATH}\n{}:{to}\n{time}\n{}:{nonce}\n", to.len(), nonce.len());
     let _ = writeln!(message, "{}", body.len());
     let mut message = message.into_bytes();
@@ -137,12 +137,12 @@ mod tests {
 
     use super::*;
 
-    fn key(text: &str) -> Key {
-        Key::new(text.as_bytes()).unwrap()
+    fn key(text: &str) -> PeerKey {
+        PeerKey::new(text.as_bytes()).unwrap()
     }
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef";
-    const STAMP: Stamped<'_> = Stamped { to: "node18:10015", time: 1_790_000_000_123, nonce: "00ff" };
+    const STAMP: RequestStamp<'_> = RequestStamp { to: "node18:10015", time: 1_790_000_000_123, nonce: "00ff" };
 
     #[test]
     fn only_the_same_request_under_the_same_key() {
@@ -152,9 +152,9 @@ mod tests {
         assert!(!key("another key that is long enough..").is_right(&signature, &STAMP, b"{}"));
         assert!(!key(SECRET).is_right(&signature, &STAMP, b"{ }"));
         let others = [
-            Stamped { to: "node19:10015", ..STAMP },
-            Stamped { time: STAMP.time + 1, ..STAMP },
-            Stamped { nonce: "00fe", ..STAMP },
+            RequestStamp { to: "node19:10015", ..STAMP },
+            RequestStamp { time: STAMP.time + 1, ..STAMP },
+            RequestStamp { nonce: "00fe", ..STAMP },
         ];
         assert!(others.iter().all(|other| !key(SECRET).is_right(&signature, other, b"{}")));
         assert!(!key(SECRET).is_right_answer(&signature, "00ff", b"{}"), "a request is no answer");
@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn it_is_hmac_sha256() {
         // RFC 4231, test case 6 has the key of 131 bytes 0xaa.
-        let key = Key::new(&[0xaa; 131]).unwrap();
+        let key = PeerKey::new(&[0xaa; 131]).unwrap();
         let tag = hmac::sign(&key.0, b"Test Using Larger Than Block-Size Key - Hash Key First");
         assert_eq!(hex(tag.as_ref()), "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
     }
@@ -175,13 +175,13 @@ mod tests {
         let read = |text: &str, mode| {
             std::fs::write(&path, text).unwrap();
             std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
-            Key::read(&path).map_err(|error| error.to_string())
+            PeerKey::read(&path).map_err(|error| error.to_string())
         };
         assert!(read(SECRET, 0o640).is_ok());
         assert!(read(SECRET, 0o644).unwrap_err().contains("chmod o="));
         let short = read("secret", 0o600).unwrap_err();
         assert!(short.contains("at least 32 bytes") && !short.contains("secret"), "{short}");
-        assert!(Key::read(&directory.path().join("none")).unwrap_err().to_string().contains("none"));
+        assert!(PeerKey::read(&directory.path().join("none")).unwrap_err().to_string().contains("none"));
     }
 
     proptest! {
@@ -193,9 +193,9 @@ mod tests {
 
         #[test]
         fn fields_do_not_run_into_each_other(to in "[a-z:0-9\n]{0,9}", nonce in "[a-z:0-9\n]{0,9}", body in "[a-z:0-9\n]{0,9}") {
-            let stamp = Stamped { to: &to, time: 5, nonce: &nonce };
+            let stamp = RequestStamp { to: &to, time: 5, nonce: &nonce };
             let signature = key(SECRET).sign(&stamp, body.as_bytes());
-            let other = Stamped { to: "a", time: 5, nonce: "b:c" };
+            let other = RequestStamp { to: "a", time: 5, nonce: "b:c" };
             let same = stamp == other && body == "d";
             prop_assert_eq!(key(SECRET).is_right(&signature, &other, b"d"), same);
         }

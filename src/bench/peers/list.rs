@@ -22,39 +22,39 @@ struct Group {
 /// Why there is no list.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-pub struct ListError(String);
+pub struct PeerListError(String);
 
 /// Reads a list: JSON, or YAML.
 ///
 /// # Errors
 /// The file cannot be read, or is none.
-pub fn read(path: &Path) -> Result<BTreeSet<Arc<str>>, ListError> {
-    let wrong = |why: &dyn std::fmt::Display| ListError(format!("{}: {why}", path.display()));
+pub fn read(path: &Path) -> Result<BTreeSet<Arc<str>>, PeerListError> {
+    let wrong = |why: &dyn std::fmt::Display| PeerListError(format!("{}: {why}", path.display()));
     let bytes = read_regular(path, LONGEST).map_err(|error| wrong(&error))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong(&"it is not UTF-8"))?;
-    parse(&text).map_err(|ListError(why)| wrong(&why))
+    parse(&text).map_err(|PeerListError(why)| wrong(&why))
 }
 
 /// Reads the text of a list.
 ///
 /// # Errors
 /// It is neither JSON nor YAML of that form, or names something that is no host with a port.
-pub fn parse(text: &str) -> Result<BTreeSet<Arc<str>>, ListError> {
+pub fn parse(text: &str) -> Result<BTreeSet<Arc<str>>, PeerListError> {
     let form = "a list of groups such as [{\"targets\": [\"node17:10015\"]}]";
     let groups: Vec<Group> = if text.trim_start().starts_with('[') {
         // JSON is YAML, but its own parser is faster by far and says better where it is wrong.
-        serde_json::from_str(text).map_err(|error| ListError(format!("it is not {form}: {error}")))?
+        serde_json::from_str(text).map_err(|error| PeerListError(format!("it is not {form}: {error}")))?
     } else {
-        serde_saphyr::from_str(text).map_err(|error| ListError(format!("it is not {form}: {error}")))?
+        serde_saphyr::from_str(text).map_err(|error| PeerListError(format!("it is not {form}: {error}")))?
     };
     let mut hosts = BTreeSet::new();
     for target in groups.into_iter().flat_map(|group| group.targets) {
         if split(&target).is_none() {
-            return Err(ListError(format!("{target:?} is not a host with a port, such as node17:10015")));
+            return Err(PeerListError(format!("{target:?} is not a host with a port, such as node17:10015")));
         }
         hosts.insert(Arc::from(target));
         if hosts.len() > MOST {
-            return Err(ListError(format!("it has more than {MOST} hosts")));
+            return Err(PeerListError(format!("it has more than {MOST} hosts")));
         }
     }
     Ok(hosts)

@@ -4,12 +4,11 @@
 //! partner over HTTP (`POST /api/v1/probe-server`). A request names a program and bounded numbers, nothing else, and is
 //! signed with a key that the hosts share, or comes over a connection with a client certificate that was verified.
 
-pub mod caller;
-pub mod gate;
+pub mod authenticator;
+pub mod http_peer;
 pub mod key;
 pub mod list;
-pub mod pairing;
-pub mod party;
 pub mod request;
+pub mod runtime;
+pub mod schedule;
 pub mod servers;
-pub mod words;

@@ -1,11 +1,12 @@
 //! What is asked of a peer, and what it answers. Both are small JSON documents.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
 use crate::assess::benchmark::Ceiling;
-use crate::bench::rdma::{Plan, Program};
+use crate::bench::rdma::{BenchmarkTool, TestPlan};
 use crate::model::units::BytesPerSecond;
 
 /// Where requests go.
@@ -33,8 +34,8 @@ const MOST_RAILS: u32 = 1_024;
 /// A request for the server of a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
-    program: Program,
+pub struct ServerRequest {
+    program: BenchmarkTool,
     size: u64,
     queue_pairs: u32,
     seconds: u64,
@@ -43,9 +44,9 @@ pub struct Request {
     rail: u32,
 }
 
-impl Request {
+impl ServerRequest {
     /// The request for a plan.
-    pub fn new(plan: &Plan, rail: u32) -> Self {
+    pub fn new(plan: &TestPlan, rail: u32) -> Self {
         Self {
             program: plan.program,
             size: plan.size,
@@ -85,8 +86,8 @@ impl Request {
     }
 
     /// The plan that it asks for.
-    pub fn plan(&self) -> Plan {
-        Plan {
+    pub fn plan(&self) -> TestPlan {
+        TestPlan {
             program: self.program,
             size: self.size,
             queue_pairs: self.queue_pairs,
@@ -103,17 +104,17 @@ impl Request {
 
 /// A server that was started.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Started {
+pub struct StartedServer {
     /// The TCP port that it listens on.
     pub tcp_port: u16,
     /// What its lane carries, in bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lane: Option<Lane>,
+    pub lane: Option<PathCapacity>,
 }
 
 /// What a lane carries, in bytes per second.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Lane {
+pub struct PathCapacity {
     payload: f64,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     path: Option<f64>,
@@ -122,7 +123,7 @@ pub struct Lane {
     by_path: bool,
 }
 
-impl From<&Ceiling> for Lane {
+impl From<&Ceiling> for PathCapacity {
     fn from(ceiling: &Ceiling) -> Self {
         Self {
             payload: ceiling.payload.0,
@@ -133,7 +134,7 @@ impl From<&Ceiling> for Lane {
     }
 }
 
-impl Lane {
+impl PathCapacity {
     /// The ceiling, unless it is none.
     pub fn ceiling(&self) -> Option<Ceiling> {
         let all = [Some(self.payload), self.path, self.rate];
@@ -149,7 +150,7 @@ impl Lane {
 
 /// A request that was refused.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Refused {
+pub struct ErrorDocument {
     /// Why, by a word.
     pub reason: String,
     /// Why, in a sentence.
@@ -159,15 +160,100 @@ pub struct Refused {
     pub clock: Option<u64>,
 }
 
+/// How a request ended: the `result` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestResult {
+    /// A server was started.
+    Started,
+    /// Too many requests, of one address or in all.
+    RateLimited,
+    /// The request is longer than it may be, or took too long to arrive.
+    TooLong,
+    /// It is no request, or asks for something that is not allowed.
+    Malformed,
+    /// It has no signature and no certificate.
+    Unsigned,
+    /// Its signature is wrong.
+    WrongSignature,
+    /// It was meant for another host.
+    WrongHost,
+    /// It was signed too long ago, or in the future: the clocks differ, or it was kept back.
+    ClockSkew,
+    /// It came before.
+    Replayed,
+    /// The host, its port or another probe is at work, or it is in maintenance.
+    Busy,
+    /// There is no such program or port here.
+    Unavailable,
+    /// The server did not start.
+    NotStarted,
+}
+
+impl RequestResult {
+    /// All, in the order of the metrics.
+    pub const ALL: [Self; 12] = [
+        Self::Started,
+        Self::RateLimited,
+        Self::TooLong,
+        Self::Malformed,
+        Self::Unsigned,
+        Self::WrongSignature,
+        Self::WrongHost,
+        Self::ClockSkew,
+        Self::Replayed,
+        Self::Busy,
+        Self::Unavailable,
+        Self::NotStarted,
+    ];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Started => "started",
+            Self::RateLimited => "rate_limited",
+            Self::TooLong => "too_long",
+            Self::Malformed => "malformed",
+            Self::Unsigned => "unsigned",
+            Self::WrongSignature => "wrong_signature",
+            Self::WrongHost => "wrong_host",
+            Self::ClockSkew => "clock_skew",
+            Self::Replayed => "replayed",
+            Self::Busy => "busy",
+            Self::Unavailable => "unavailable",
+            Self::NotStarted => "not_started",
+        }
+    }
+}
+
+/// How many requests ended how.
+#[derive(Debug, Default)]
+pub struct RequestCounts([AtomicU64; RequestResult::ALL.len()]);
+
+impl RequestCounts {
+    /// RequestCounts one.
+    pub fn add(&self, result: RequestResult) {
+        for (count, known) in self.0.iter().zip(RequestResult::ALL) {
+            if known == result {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The counts, in the order of [`RequestResult::ALL`].
+    pub fn all(&self) -> [u64; RequestResult::ALL.len()] {
+        std::array::from_fn(|index| self.0.get(index).map_or(0, |count| count.load(Ordering::Relaxed)))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
 
-    fn plan() -> Plan {
-        Plan {
-            program: Program::ReadLatency,
+    fn plan() -> TestPlan {
+        TestPlan {
+            program: BenchmarkTool::ReadLatency,
             size: 65_536,
             queue_pairs: 2,
             duration: Duration::from_secs(3),
@@ -177,8 +263,8 @@ mod tests {
 
     #[test]
     fn a_plan_goes_there_and_back() {
-        let body = serde_json::to_vec(&Request::new(&plan(), 5)).unwrap();
-        let read = Request::parse(&body).unwrap();
+        let body = serde_json::to_vec(&ServerRequest::new(&plan(), 5)).unwrap();
+        let read = ServerRequest::parse(&body).unwrap();
         assert_eq!(read.plan(), plan());
         assert_eq!((read.port_of(4), read.port_of(8), read.port_of(0)), (Some(1), Some(5), None));
     }
@@ -186,7 +272,7 @@ mod tests {
     #[test]
     fn odd_arguments_are_refused() {
         let sound = "{\"program\": \"ib_write_bw\", \"size\": 1, \"queue_pairs\": 1, \"seconds\": 1, \"both\": false, \"rail\": 0}";
-        assert!(Request::parse(sound.as_bytes()).is_ok());
+        assert!(ServerRequest::parse(sound.as_bytes()).is_ok());
         for (from, to, part) in [
             ("ib_write_bw", "sh", "unknown variant"),
             ("ib_write_bw", "ib_write_bw; reboot", "unknown variant"),
@@ -200,19 +286,19 @@ mod tests {
             ("\"rail\": 0", "\"rail\": 0, \"arguments\": [\"--version\"]", "unknown field"),
             (", \"rail\": 0", "", "missing field"),
         ] {
-            let error = Request::parse(sound.replace(from, to).as_bytes()).unwrap_err();
+            let error = ServerRequest::parse(sound.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(part), "{to}: {error}");
         }
-        assert!(Request::parse(&[b' '; LONGEST + 1]).unwrap_err().contains("longer than"));
+        assert!(ServerRequest::parse(&[b' '; LONGEST + 1]).unwrap_err().contains("longer than"));
     }
 
     #[test]
     fn a_lane_of_nonsense_is_none() {
         let ceiling = Ceiling::new(Some(BytesPerSecond(25e9)), Some(BytesPerSecond(7.9e9)), 0.9).unwrap();
-        let lane = Lane::from(&ceiling);
+        let lane = PathCapacity::from(&ceiling);
         assert_eq!(lane.ceiling(), Some(ceiling));
         for payload in [0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert_eq!(Lane { payload, ..lane.clone() }.ceiling(), None);
+            assert_eq!(PathCapacity { payload, ..lane.clone() }.ceiling(), None);
         }
     }
 
@@ -223,17 +309,17 @@ mod tests {
             program in "(ib_write_bw|ib_write_lat|ib_read_lat|iperf3|[a-z_;/ ]{0,12})",
             numbers in proptest::array::uniform4(prop_oneof![any::<i64>(), 0i64..100]),
         ) {
-            let _ = Request::parse(&bytes);
+            let _ = ServerRequest::parse(&bytes);
             let [size, queue_pairs, seconds, rail] = numbers;
             let text = format!(
                 "{{\"program\": {program:?}, \"size\": {size}, \"queue_pairs\": {queue_pairs}, \"seconds\": {seconds}, \
                  \"both\": true, \"rail\": {rail}}}"
             );
-            if let Ok(request) = Request::parse(text.as_bytes()) {
+            if let Ok(request) = ServerRequest::parse(text.as_bytes()) {
                 let plan = request.plan();
                 prop_assert!((1..=LARGEST).contains(&plan.size) && (1..=1_024).contains(&plan.queue_pairs));
                 prop_assert!((1..=60).contains(&plan.duration.as_secs()));
-                prop_assert_eq!(Request::new(&plan, u32::try_from(rail).unwrap()), request);
+                prop_assert_eq!(ServerRequest::new(&plan, u32::try_from(rail).unwrap()), request);
             }
         }
     }

@@ -5,17 +5,17 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use super::gate::{Credentials, Gate, Refusal, millis};
-use super::key::Key;
-use super::request::{Lane, Refused, Request, Started};
-use super::words::Ending;
+use super::authenticator::{Credentials, Rejection, RequestAuthenticator, millis};
+use super::key::PeerKey;
+use super::request::RequestResult;
+use super::request::{ErrorDocument, PathCapacity, ServerRequest, StartedServer};
 use crate::bench::child::is_stopped;
+use crate::bench::context::BenchmarkContext;
 use crate::bench::guard;
 use crate::bench::lock::HostLock;
-use crate::bench::rdma::{Patience, Plan, Program, Serving};
-use crate::bench::station::Station;
-use crate::bench::target::Target;
-use crate::bench::tools::Tools;
+use crate::bench::rdma::{BenchmarkTool, LocalServer, TestPlan, Timeouts};
+use crate::bench::target::BenchmarkTarget;
+use crate::bench::tools::Toolbox;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
 use crate::model::ids::PortKey;
 use crate::watch::clock::Clock;
@@ -30,12 +30,12 @@ const VISIT: Duration = Duration::from_secs(180);
 type Visit = (Option<IpAddr>, PortKey, Instant);
 
 /// Starts servers.
-pub struct Servers {
+pub struct BenchmarkServers {
     handle: PollerHandle,
     clock: Arc<dyn Clock>,
-    station: Station,
-    tools: Arc<Tools>,
-    gate: Gate,
+    context: BenchmarkContext,
+    tools: Arc<Toolbox>,
+    authenticator: RequestAuthenticator,
     visit: Mutex<Option<Visit>>,
     /// Whoever keeps the last server.
     watch: Mutex<Option<JoinHandle<()>>>,
@@ -43,35 +43,49 @@ pub struct Servers {
 
 /// The answer to a request.
 #[derive(Debug)]
-pub struct Answered {
+pub struct PeerResponse {
     /// How it ended.
-    pub ending: Ending,
+    pub result: RequestResult,
     /// The document.
     pub body: Vec<u8>,
     /// Its signature.
     pub signature: Option<String>,
 }
 
-impl Servers {
+impl BenchmarkServers {
     /// One for the host that a poller reads.
-    pub fn new(handle: PollerHandle, clock: Arc<dyn Clock>, station: Station, tools: Tools, gate: Gate) -> Self {
-        Self { handle, clock, station, tools: Arc::new(tools), gate, visit: Mutex::default(), watch: Mutex::default() }
+    pub fn new(
+        handle: PollerHandle,
+        clock: Arc<dyn Clock>,
+        context: BenchmarkContext,
+        tools: Toolbox,
+        authenticator: RequestAuthenticator,
+    ) -> Self {
+        Self {
+            handle,
+            clock,
+            context,
+            tools: Arc::new(tools),
+            authenticator,
+            visit: Mutex::default(),
+            watch: Mutex::default(),
+        }
     }
 
     /// Answers a request; it may take some seconds.
-    pub fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> Answered {
+    pub fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> PeerResponse {
         let now = self.clock.now().wall;
-        let judged = self.gate.judge(shown, body, now);
+        let judged = self.authenticator.judge(shown, body, now);
         let (key, started) = match judged {
             Ok(key) => (key, self.follow(from, body)),
-            Err(refusal) => (None, Err(refusal)),
+            Err(rejection) => (None, Err(rejection)),
         };
         match started {
             Ok(started) => Self::yes(key.as_ref(), shown, &started),
-            Err(refusal) => {
-                let skewed = refusal.ending == Ending::ClockSkew;
-                tracing::debug!(result = refusal.ending.as_str(), "no server for a peer: {}", refusal.text);
-                Answered::no(&refusal, skewed.then(|| millis(now)))
+            Err(rejection) => {
+                let skewed = rejection.result == RequestResult::ClockSkew;
+                tracing::debug!(result = rejection.result.as_str(), "no server for a peer: {}", rejection.text);
+                PeerResponse::no(&rejection, skewed.then(|| millis(now)))
             }
         }
     }
@@ -83,52 +97,52 @@ impl Servers {
         let _ = last.map(JoinHandle::join);
     }
 
-    fn yes(key: Option<&Key>, shown: &Credentials, started: &Started) -> Answered {
+    fn yes(key: Option<&PeerKey>, shown: &Credentials, started: &StartedServer) -> PeerResponse {
         let body = serde_json::to_vec(started).unwrap_or_default();
         let nonce = shown.nonce.as_deref().unwrap_or_default();
         let signature = key.map(|key| key.sign_answer(nonce, &body));
-        Answered { ending: Ending::Started, body, signature }
+        PeerResponse { result: RequestResult::Started, body, signature }
     }
 
-    fn follow(&self, from: Option<IpAddr>, body: &[u8]) -> Result<Started, Refusal> {
-        let request = Request::parse(body).map_err(|why| Refusal::new(Ending::Malformed, why))?;
+    fn follow(&self, from: Option<IpAddr>, body: &[u8]) -> Result<StartedServer, Rejection> {
+        let request = ServerRequest::parse(body).map_err(|why| Rejection::new(RequestResult::Malformed, why))?;
         let plan = request.plan();
-        let unavailable = |text: &str| Refusal::new(Ending::Unavailable, text);
+        let unavailable = |text: &str| Rejection::new(RequestResult::Unavailable, text);
         let report = self.handle.latest().ok_or_else(|| unavailable("the host is not read yet"))?;
-        let ports = self.station.ports(&report);
+        let ports = self.context.ports(&report);
         let port = request.port_of(ports.len()).and_then(|index| ports.get(index));
         let port = port.ok_or_else(|| unavailable("no port is active here"))?;
-        let probe = if plan.program == Program::Iperf { Benchmark::TcpPeer } else { Benchmark::RdmaPeer };
+        let probe = if plan.program == BenchmarkTool::Iperf { Benchmark::TcpPeer } else { Benchmark::RdmaPeer };
         if self.tools.find(plan.program.name()).is_none() {
             return Err(unavailable(&format!("{} is not installed here", plan.program.name())));
         }
         let lock = self.lock()?;
         self.may_run(from, &report, &BenchmarkKey { probe, port: Some(port.clone()) })?;
-        let target = self.station.target(&report, port).ok_or_else(|| unavailable("the port is gone"))?;
+        let target = self.context.target(&report, port).ok_or_else(|| unavailable("the port is gone"))?;
         if is_stopped() {
             return Err(not_started("the agent ends"));
         }
-        let lane = target.ceiling.as_ref().map(Lane::from);
+        let lane = target.ceiling.as_ref().map(PathCapacity::from);
         let name = plan.program.name();
         let tcp_port = self.start(target, plan, lock)?;
         tracing::info!(%port, program = name, tcp_port, "serves a peer");
-        Ok(Started { tcp_port, lane })
+        Ok(StartedServer { tcp_port, lane })
     }
 
     /// Starts a server, and a thread that keeps it and the lock. The TCP port comes back.
-    fn start(&self, target: Target, plan: Plan, lock: HostLock) -> Result<u16, Refusal> {
-        let (tools, patience) = (Arc::clone(&self.tools), self.station.tuning.patience);
+    fn start(&self, target: BenchmarkTarget, plan: TestPlan, lock: HostLock) -> Result<u16, Rejection> {
+        let (tools, timeouts) = (Arc::clone(&self.tools), self.context.parameters.timeouts);
         let (tell, told) = mpsc::channel();
         let keep = move || {
             // Here, since a program dies with the thread that starts it: that of a request ends when it is idle.
-            let serving = match listening(&tools, &target, &plan, patience) {
+            let serving = match listening(&tools, &target, &plan, timeouts) {
                 Ok(serving) => serving,
-                Err(refusal) => return drop(tell.send(Err(refusal))),
+                Err(rejection) => return drop(tell.send(Err(rejection))),
             };
-            let until = Instant::now() + plan.duration + patience.beyond;
+            let until = Instant::now() + plan.duration + timeouts.overrun;
             if tell.send(Ok(serving.tcp_port)).is_ok() {
                 // Who asked may have thought better of it, or be gone: the host does not wait for long.
-                let came = serving.wait_for_client(patience.come);
+                let came = serving.wait_for_client(timeouts.connect);
                 serving.finish(if came { until } else { Instant::now() });
             }
             drop(lock);
@@ -139,35 +153,35 @@ impl Servers {
         told.recv().unwrap_or_else(|_| Err(not_started("the thread that keeps it ended")))
     }
 
-    fn lock(&self) -> Result<HostLock, Refusal> {
+    fn lock(&self) -> Result<HostLock, Rejection> {
         let until = Instant::now() + AFTER;
         loop {
-            match HostLock::take(&self.station.lock) {
+            match HostLock::take(&self.context.lock) {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
-                Ok(None) => return Err(Refusal::new(Ending::Busy, "another probe runs on this host")),
+                Ok(None) => return Err(Rejection::new(RequestResult::Busy, "another probe runs on this host")),
                 Err(error) => {
-                    tracing::error!("{} cannot be locked: {error}", self.station.lock.display());
-                    return Err(Refusal::new(Ending::NotStarted, "the lock of this host cannot be taken"));
+                    tracing::error!("{} cannot be locked: {error}", self.context.lock.display());
+                    return Err(Rejection::new(RequestResult::NotStarted, "the lock of this host cannot be taken"));
                 }
             }
         }
     }
 
     /// Whether the guard lets a server run. Traffic and holders may be those of the same peer's probe a moment ago.
-    fn may_run(&self, from: Option<IpAddr>, report: &HostReport, key: &BenchmarkKey) -> Result<(), Refusal> {
+    fn may_run(&self, from: Option<IpAddr>, report: &HostReport, key: &BenchmarkKey) -> Result<(), Rejection> {
         let Some(port) = &key.port else { return Ok(()) };
         let mut visit = self.visit.lock().unwrap_or_else(PoisonError::into_inner);
         let same = |(who, at, since): &Visit| *who == from && at == port && since.elapsed() < VISIT;
         let again = visit.as_ref().is_some_and(same);
-        let rules = &self.station.rules;
+        let rules = &self.context.rules;
         let free = match guard::facts(report, key, rules, guard::load()) {
             Err((SkipReason::PortBusy | SkipReason::DeviceHeld | SkipReason::CpuBusy, _)) if again => Ok(()),
             other => other,
         };
         free.and_then(|()| guard::ask_scheduler(&self.tools, rules)).map_err(|(reason, text)| {
             let unknown = matches!(reason, SkipReason::Unknown | SkipReason::PortDown);
-            Refusal::new(if unknown { Ending::Unavailable } else { Ending::Busy }, text)
+            Rejection::new(if unknown { RequestResult::Unavailable } else { RequestResult::Busy }, text)
         })?;
         if !again {
             *visit = Some((from, port.clone(), Instant::now()));
@@ -176,26 +190,31 @@ impl Servers {
     }
 }
 
-fn not_started(text: impl Into<String>) -> Refusal {
-    Refusal::new(Ending::NotStarted, text)
+fn not_started(text: impl Into<String>) -> Rejection {
+    Rejection::new(RequestResult::NotStarted, text)
 }
 
 /// Starts the server of a plan, and waits until it listens.
-fn listening(tools: &Tools, target: &Target, plan: &Plan, patience: Patience) -> Result<Serving, Refusal> {
+fn listening(
+    tools: &Toolbox,
+    target: &BenchmarkTarget,
+    plan: &TestPlan,
+    timeouts: Timeouts,
+) -> Result<LocalServer, Rejection> {
     let name = plan.program.name();
-    let serving = Serving::start(tools, target, plan);
+    let serving = LocalServer::start(tools, target, plan);
     let serving = serving.map_err(|error| not_started(format!("{name} cannot be started: {error}")))?;
-    if serving.wait_until_listening(patience.listen) {
+    if serving.wait_until_listening(timeouts.listen) {
         return Ok(serving);
     }
     Err(not_started(format!("the server of {name} ended by itself")))
 }
 
-impl Answered {
-    /// A refusal; `clock` is this host's, in milliseconds since 1970, where clocks are the reason.
-    pub fn no(refusal: &Refusal, clock: Option<u64>) -> Self {
-        let Refusal { ending, text } = refusal;
-        let told = Refused { reason: ending.as_str().to_owned(), message: text.clone(), clock };
-        Self { ending: *ending, body: serde_json::to_vec(&told).unwrap_or_default(), signature: None }
+impl PeerResponse {
+    /// A rejection; `clock` is this host's, in milliseconds since 1970, where clocks are the reason.
+    pub fn no(rejection: &Rejection, clock: Option<u64>) -> Self {
+        let Rejection { result, text } = rejection;
+        let told = ErrorDocument { reason: result.as_str().to_owned(), message: text.clone(), clock };
+        Self { result: *result, body: serde_json::to_vec(&told).unwrap_or_default(), signature: None }
     }
 }

@@ -1,7 +1,7 @@
 //! perftest's JSON, and what it took for JSON in earlier releases: keys and words without quotes, commas before a
 //! closing brace, a comma after a lone value. It carries no unit: that is the caller's, who asked for one.
 
-use super::{BandwidthRow, Report, Unit};
+use super::{BandwidthRow, BandwidthUnit, PerftestReport};
 use crate::model::benchmark::Statistic;
 
 /// Longest document that is looked at, in bytes.
@@ -9,7 +9,7 @@ const LONGEST: usize = 1 << 20;
 
 /// Why a document could not be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum NotAReport {
+pub enum PerftestJsonError {
     /// It has none of perftest's results.
     #[error("it has no result of perftest")]
     NoResult,
@@ -46,33 +46,33 @@ const TIMES: [(&str, Statistic); 6] = [
 /// Reads a document whose bandwidths are in this unit.
 ///
 /// # Errors
-/// See [`NotAReport`]: all of a result or nothing.
-pub fn from_json(text: &str, unit: Unit) -> Result<Report, NotAReport> {
+/// See [`PerftestJsonError`]: all of a result or nothing.
+pub fn from_json(text: &str, unit: BandwidthUnit) -> Result<PerftestReport, PerftestJsonError> {
     if text.len() > LONGEST {
-        return Err(NotAReport::TooLong);
+        return Err(PerftestJsonError::TooLong);
     }
     // A document that is cut off may end within a number.
     if !text.trim_end().ends_with('}') {
-        return Err(NotAReport::NoResult);
+        return Err(PerftestJsonError::NoResult);
     }
     let pairs = pairs(text);
     // Where a result is written more than once, the last is the other end's.
     let word = |key: &str| pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
     let value = |key: &str| {
         let Some(text) = word(key) else { return Ok(None) };
-        let not = || NotAReport::NotANumber { key: key.to_owned(), value: text.chars().take(32).collect() };
+        let not = || PerftestJsonError::NotANumber { key: key.to_owned(), value: text.chars().take(32).collect() };
         text.parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(not).map(Some)
     };
     let size = value("MsgSize")?.and_then(whole);
     let iterations = value("n_iterations")?.and_then(whole);
-    let mut report = Report {
+    let mut report = PerftestReport {
         test: word("test").map(|test| test.trim_end_matches("_Test").to_owned()),
         device: word("Device").map(str::to_owned),
         link_type: word("Link_type").map(str::to_owned),
         transport: word("Transport_type").map(str::to_owned),
         connection_manager: word("rdma_cm_QPs") == Some("ON"),
         gid_index: word("GID_index").and_then(|index| index.parse().ok()),
-        ..Report::default()
+        ..PerftestReport::default()
     };
     let (name, average) = match value("BW_average")? {
         Some(average) => ("BW_average", Some(average)),
@@ -97,9 +97,12 @@ pub fn from_json(text: &str, unit: Unit) -> Result<Report, NotAReport> {
     if report.impossible {
         let time = TIMES.iter().map(|(key, _)| *key).find(|key| word(key).is_some_and(|word| !is_time(word)));
         let key = time.filter(|_| report.bandwidth.is_empty() == average.is_none()).unwrap_or(name);
-        return Err(NotAReport::Impossible { key: key.to_owned(), value: word(key).unwrap_or_default().to_owned() });
+        return Err(PerftestJsonError::Impossible {
+            key: key.to_owned(),
+            value: word(key).unwrap_or_default().to_owned(),
+        });
     }
-    if report.has_values() { Ok(report) } else { Err(NotAReport::NoResult) }
+    if report.has_values() { Ok(report) } else { Err(PerftestJsonError::NoResult) }
 }
 
 fn is_time(word: &str) -> bool {

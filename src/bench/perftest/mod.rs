@@ -8,10 +8,10 @@ mod trouble;
 #[cfg(test)]
 mod tests;
 
-pub use json::{NotAReport, from_json};
-pub use status::Completion;
+pub use json::{PerftestJsonError, from_json};
+pub use status::WorkCompletion;
 pub use text::from_text;
-pub use trouble::Trouble;
+pub use trouble::PerftestFailure;
 
 use std::ops::RangeInclusive;
 
@@ -31,14 +31,14 @@ pub fn can_be(rate: BytesPerSecond) -> bool {
 
 /// What a column of bandwidth is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Unit {
+pub enum BandwidthUnit {
     /// 2^20 bytes a second; older releases call it MB.
     MebibytesPerSecond,
     /// 10^9 bits a second.
     GigabitsPerSecond,
 }
 
-impl Unit {
+impl BandwidthUnit {
     /// The unit of a column's brackets: `Gb/sec`, `MiB/sec`, `MB/sec`.
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -94,7 +94,7 @@ impl LatencyRow {
 
 /// What a program said.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Report {
+pub struct PerftestReport {
     /// The test: `RDMA_Write BW`.
     pub test: Option<String>,
     /// The device.
@@ -110,7 +110,7 @@ pub struct Report {
     /// Whether the connection manager set the queue pairs up (`-R`).
     pub connection_manager: bool,
     /// The unit of the table.
-    pub unit: Option<Unit>,
+    pub unit: Option<BandwidthUnit>,
     /// Rows of bandwidth.
     pub bandwidth: Vec<BandwidthRow>,
     /// Rows of latency.
@@ -118,12 +118,12 @@ pub struct Report {
     /// Whether a value was left out because it cannot be: negative, no number, or beyond physics.
     pub impossible: bool,
     /// What went wrong.
-    pub trouble: Option<Trouble>,
+    pub trouble: Option<PerftestFailure>,
     /// Lines that are for information.
     pub notes: Vec<String>,
 }
 
-impl Report {
+impl PerftestReport {
     /// The row with the best average.
     pub fn best(&self) -> Option<&BandwidthRow> {
         self.bandwidth.iter().max_by(|a, b| a.average.0.total_cmp(&b.average.0))

@@ -2,7 +2,7 @@
 
 /// A status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
+pub struct WorkCompletion {
     /// Its number.
     pub code: u32,
     /// Its name in words.
@@ -51,7 +51,7 @@ const STATUSES: [(&str, &str); 24] = [
     ("tag matching rendezvous incomplete", OTHER_END),
 ];
 
-impl Completion {
+impl WorkCompletion {
     /// The status of a number.
     pub fn of(code: u32) -> Self {
         let known = usize::try_from(code).ok().and_then(|index| STATUSES.get(index));

@@ -1,7 +1,7 @@
 //! perftest's text: a block of settings, a table, and messages between them. Columns are known by their headings, since
 //! releases and options add some; values below 0.1 have another number of decimals; lines of both ends may be mixed.
 
-use super::{BandwidthRow, Report, Unit, trouble};
+use super::{BandwidthRow, BandwidthUnit, PerftestReport, trouble};
 use crate::model::benchmark::Statistic;
 
 /// A column of a table.
@@ -9,8 +9,8 @@ use crate::model::benchmark::Statistic;
 enum Column {
     Size,
     Iterations,
-    Peak(Option<Unit>),
-    Average(Option<Unit>),
+    Peak(Option<BandwidthUnit>),
+    Average(Option<BandwidthUnit>),
     Messages,
     Cpu,
     Time(Statistic),
@@ -24,13 +24,13 @@ const LONGEST: usize = 1 << 20;
 const MOST_ROWS: usize = 64;
 
 /// Reads what a program printed, standard output and error together.
-pub fn from_text(text: &str) -> Report {
+pub fn from_text(text: &str) -> PerftestReport {
     let mut end = text.len().min(LONGEST);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     let text = text.get(..end).unwrap_or_default();
-    let mut report = Report::default();
+    let mut report = PerftestReport::default();
     let mut columns: Vec<Column> = Vec::new();
     for line in text.lines() {
         if let Some(heading) = line.find("#bytes").and_then(|at| line.get(at..)) {
@@ -57,7 +57,7 @@ pub fn from_text(text: &str) -> Report {
 }
 
 /// Two settings may stand in one line: `Number of qps   : 1   Transport type : IB`.
-fn setting(report: &mut Report, line: &str) {
+fn setting(report: &mut PerftestReport, line: &str) {
     let value = |name: &str| {
         let at = line.to_ascii_lowercase().find(name)?;
         let rest = line.get(at + name.len()..)?.trim_start().strip_prefix(':')?;
@@ -92,7 +92,7 @@ fn headings(line: &str) -> Vec<Column> {
 
 fn column(word: &str) -> Column {
     let (name, unit) = word.split_once('[').unwrap_or((word, ""));
-    let unit = Unit::named(unit.trim_end_matches(']'));
+    let unit = BandwidthUnit::named(unit.trim_end_matches(']'));
     match name {
         "#bytes" => Column::Size,
         "#iterations" => Column::Iterations,
@@ -111,7 +111,7 @@ fn column(word: &str) -> Column {
 }
 
 /// A line of numbers, one a column; what follows them is another message in the same line.
-fn row(report: &mut Report, columns: &[Column], line: &str) {
+fn row(report: &mut PerftestReport, columns: &[Column], line: &str) {
     let words = line.split_whitespace().take(columns.len());
     let values: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
     // The CPU column is the last, and not every release that names it fills it.

@@ -2,18 +2,18 @@
 
 use std::fmt::Write as _;
 
-use super::status::Completion;
+use super::status::WorkCompletion;
 use crate::model::benchmark::Failure;
 
 /// Something that kept data from moving.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Trouble {
+pub struct PerftestFailure {
     /// A word for it.
     pub failure: Failure,
     /// What happened, in one sentence with what to look at next.
     pub text: String,
     /// The status of the work completion that failed.
-    pub completion: Option<Completion>,
+    pub completion: Option<WorkCompletion>,
     /// The vendor's syndrome.
     pub syndrome: Option<u32>,
     /// How many work requests were completed, and how many were sent.
@@ -56,7 +56,7 @@ const MEMORY: &str = "memory could not be registered: look at the limit of locke
 const RESOURCES: &str = "the device gave no queue or context: look at what others hold (`rdma res`)";
 
 /// Finds what went wrong in a text.
-pub(super) fn find(text: &str, zero_gid: bool) -> Option<Trouble> {
+pub(super) fn find(text: &str, zero_gid: bool) -> Option<PerftestFailure> {
     let crashed = ["Segmentation fault", "Aborted (core dumped)"].iter().any(|word| text.contains(word));
     let mut trouble = completion(text).or_else(|| message(text, zero_gid))?;
     if crashed {
@@ -67,12 +67,12 @@ pub(super) fn find(text: &str, zero_gid: bool) -> Option<Trouble> {
 }
 
 /// `Failed status 4: wr_id 0 syndrom 0x51`, `scnt=828, ccnt=700`.
-fn completion(text: &str) -> Option<Trouble> {
+fn completion(text: &str) -> Option<PerftestFailure> {
     let status = after(text, "Failed status").and_then(number);
     if status.is_none() && !text.contains("Completion with error") {
         return None;
     }
-    let completion = status.and_then(|code| u32::try_from(code).ok()).map(Completion::of);
+    let completion = status.and_then(|code| u32::try_from(code).ok()).map(WorkCompletion::of);
     let syndrome = after(text, "syndrom").and_then(|rest| {
         let digits = rest.trim_start_matches('e').trim_start().strip_prefix("0x")?;
         let end = digits.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(digits.len());
@@ -81,7 +81,7 @@ fn completion(text: &str) -> Option<Trouble> {
     let completed = after(text, "ccnt=").and_then(number);
     let progress = completed.zip(after(text, "scnt=").and_then(number));
     let mut text = match completion {
-        Some(Completion { code, name, .. }) => format!("a work request ended with status {code} ({name})"),
+        Some(WorkCompletion { code, name, .. }) => format!("a work request ended with status {code} ({name})"),
         None => "a work request ended in an error".to_owned(),
     };
     // Writing to a string cannot fail.
@@ -95,10 +95,10 @@ fn completion(text: &str) -> Option<Trouble> {
         text.push_str(": ");
         text.push_str(completion.next);
     }
-    Some(Trouble { failure: Failure::Completion, text, completion, syndrome, progress, crashed: false })
+    Some(PerftestFailure { failure: Failure::Completion, text, completion, syndrome, progress, crashed: false })
 }
 
-fn message(text: &str, zero_gid: bool) -> Option<Trouble> {
+fn message(text: &str, zero_gid: bool) -> Option<PerftestFailure> {
     let (words, failure, said) = MESSAGES.iter().find(|(words, _, _)| text.contains(words))?;
     let text = match failure {
         Failure::QpSetup => qp_setup(text, zero_gid),
@@ -116,7 +116,7 @@ fn message(text: &str, zero_gid: bool) -> Option<Trouble> {
         _ if said.is_empty() => (*words).to_owned(),
         _ => (*said).to_owned(),
     };
-    Some(Trouble { failure: *failure, text, completion: None, syndrome: None, progress: None, crashed: false })
+    Some(PerftestFailure { failure: *failure, text, completion: None, syndrome: None, progress: None, crashed: false })
 }
 
 /// Which step failed, and a GID of zeros where there is one.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 
 use super::parse_duration;
-use crate::fleet::limit::Limit;
+use crate::fleet::limit::AuditLimit;
 
 /// `audit`.
 #[derive(Debug, Clone, Args)]
@@ -45,7 +45,7 @@ pub struct AuditArgs {
     /// Exit with 3 when this is exceeded; may be given more than once: stranded>5%, degraded>400Gb/s, down>3, dead,
     /// skew
     #[arg(long, value_name = "LIMIT", value_delimiter = ',')]
-    pub fail_on: Vec<Limit>,
+    pub fail_on: Vec<AuditLimit>,
 }
 
 /// The server and how to speak to it.

@@ -8,9 +8,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::{BenchArgs, LIMIT, wanted};
-use crate::bench::perftest::Unit;
-use crate::bench::reading::{Limit, Output, Said, Way, beside, read, together};
-use crate::bench::target::Target;
+use crate::bench::perftest::BandwidthUnit;
+use crate::bench::reading::{BenchmarkOutput, Bottleneck, OutputResult, TransferKind, beside, read, together};
+use crate::bench::target::BenchmarkTarget;
 use crate::cli::args::DocumentFormat;
 use crate::cli::error::CliError;
 use crate::cli::one_shot::read_once;
@@ -33,7 +33,7 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
     if args.read.iter().filter(|path| *path == Path::new("-")).count() > 1 {
         return Err(CliError::Usage("--read -: standard input can be read once".to_owned()));
     }
-    let outputs: Vec<(&PathBuf, Output)> = args.read.iter().map(one).collect::<Result<_, _>>()?;
+    let outputs: Vec<(&PathBuf, BenchmarkOutput)> = args.read.iter().map(one).collect::<Result<_, _>>()?;
     let report = match &args.device {
         Some(_) => Some(read_once(settings, Duration::ZERO, LIMIT)?),
         // It was asked to read: that the host cannot be looked at is of no matter then.
@@ -46,10 +46,10 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
         (Some(_), Some(report)) => wanted(report, args)?.into_iter().next().and_then(|key| key.port),
         _ => None,
     };
-    let target = |output: &Output| {
+    let target = |output: &BenchmarkOutput| {
         let report = report.as_ref()?;
         let key = if args.device.is_some() { named.clone() } else { port_of(report, output.device()?) };
-        Target::new(report, &settings.paths.1, &key?)
+        BenchmarkTarget::new(report, &settings.paths.1, &key?)
     };
     let mut items: Vec<Item> = Vec::new();
     for (path, output) in outputs {
@@ -68,12 +68,13 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
         }
     };
     print(out.as_bytes())?;
-    let failed = items.iter().any(|item| matches!(item.output.said, Said::Failed(..) | Said::Nothing(_)));
+    let failed =
+        items.iter().any(|item| matches!(item.output.result, OutputResult::Failed(..) | OutputResult::Nothing(_)));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn one(path: &PathBuf) -> Result<(&PathBuf, Output), CliError> {
-    Ok((path, read(&contents(path)?, Unit::MebibytesPerSecond)))
+fn one(path: &PathBuf) -> Result<(&PathBuf, BenchmarkOutput), CliError> {
+    Ok((path, read(&contents(path)?, BandwidthUnit::MebibytesPerSecond)))
 }
 
 /// The text of a file, of a pipe (`<(ib_write_bw …)`), or of standard input.
@@ -121,13 +122,13 @@ fn summary(item: &Item, report: Option<&HostReport>, by_name: bool) -> String {
     let output = &item.output;
     let held = if by_name && item.port.is_some() { " (held against this host's)" } else { "" };
     let device = output.device().map(|device| format!(", {device}{held}")).unwrap_or_default();
-    match &output.said {
-        Said::Bandwidth { way, value } => {
+    match &output.result {
+        OutputResult::Bandwidth { way, value } => {
             let size = output.size().map(|size| format!(" ({size} B)")).unwrap_or_default();
             format!("{}{size}{device}", beside(*way, *value, item.ceiling.as_ref()))
         }
-        Said::Latency(typical) => format!("latency: typically {:.2} us{device}", typical * 1e6),
-        Said::Failed(failure, text) => {
+        OutputResult::Latency(typical) => format!("latency: typically {:.2} us{device}", typical * 1e6),
+        OutputResult::Failed(failure, text) => {
             let now = match failure {
                 benchmark::Failure::PortDown => {
                     report.zip(item.port.as_ref()).and_then(|(report, port)| now(report, port))
@@ -136,7 +137,7 @@ fn summary(item: &Item, report: Option<&HostReport>, by_name: bool) -> String {
             };
             format!("FAILED ({}){device}: {text}{}", failure.as_str(), now.unwrap_or_default())
         }
-        Said::Nothing(why) => format!("no value: {why}"),
+        OutputResult::Nothing(why) => format!("no value: {why}"),
     }
 }
 
@@ -155,14 +156,14 @@ fn now(report: &HostReport, key: &PortKey) -> Option<String> {
 
 /// What the numbers say together, or the only one alone.
 fn together_or_alone(items: &[Item]) -> Option<String> {
-    let numbers = items.iter().filter_map(|item| match item.output.said {
-        Said::Bandwidth { way, value } => Some((item, (way, value))),
+    let numbers = items.iter().filter_map(|item| match item.output.result {
+        OutputResult::Bandwidth { way, value } => Some((item, (way, value))),
         _ => None,
     });
-    let (held, numbers): (Vec<&Item>, Vec<(Way, BytesPerSecond)>) = numbers.unzip();
+    let (held, numbers): (Vec<&Item>, Vec<(TransferKind, BytesPerSecond)>) = numbers.unzip();
     if let ([item], [(way, value)]) = (held.as_slice(), numbers.as_slice()) {
         let ceiling = item.ceiling.as_ref()?;
-        return Some(Limit::of(*way, *value, item.output.size(), ceiling).says(ceiling));
+        return Some(Bottleneck::of(*way, *value, item.output.size(), ceiling).says(ceiling));
     }
     // Outputs of several devices have no lane in common.
     let first = held.iter().find(|item| item.port.is_some());

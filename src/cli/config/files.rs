@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::reader::TableReader;
 use super::{ConfigError, ConfigFile};
-use crate::bench::peers::{key::Key, list};
+use crate::bench::peers::{key::PeerKey, list};
 use crate::cli::settings::trees;
 use crate::export::web::Web;
 use crate::fleet::tls::{TlsFiles, config as tls};
@@ -102,7 +102,7 @@ fn peers(read: TableReader<'_>, config: &ConfigFile) -> Result<(), ConfigError> 
     }
     if let Some(path) = &peers.key_file {
         regular(read, "probe.peers.key-file", path)?;
-        Key::read(path).map_err(|error| read.wrong("probe.peers.key-file", error.to_string()))?;
+        PeerKey::read(path).map_err(|error| read.wrong("probe.peers.key-file", error.to_string()))?;
     }
     let Some(files) = &peers.tls else { return Ok(()) };
     let named = [("ca-file", &files.ca_file), ("cert-file", &files.cert_file), ("key-file", &files.key_file)];

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::reader::TableReader;
 use super::{ConfigError, PeersConfig};
 use crate::bench::peers::request::MOST_SECONDS;
-use crate::bench::rdma::Patience;
-use crate::fleet::post::Post;
+use crate::bench::rdma::Timeouts;
+use crate::fleet::peer_transport::HttpTransport;
 use crate::fleet::tls::TlsFiles;
 use crate::model::benchmark::Benchmark;
 
@@ -27,13 +27,13 @@ pub struct PeersSettings {
     /// Hosts that measure at once.
     pub concurrency: usize,
     /// How peers are asked.
-    pub post: Post,
+    pub post: HttpTransport,
 }
 
 /// What a peer may take to answer beside the start of its server: its lock, its job scheduler, the way there.
 const AROUND: Duration = Duration::from_secs(15);
 
-/// Reads the table. `probes`: which ones run. `duration`: how long bandwidth is measured. `patience`: how long the rest
+/// Reads the table. `probes`: which ones run. `duration`: how long bandwidth is measured. `timeouts`: how long the rest
 /// may take.
 ///
 /// # Errors
@@ -43,7 +43,7 @@ pub fn peers(
     table: &PeersConfig,
     probes: &[Benchmark],
     duration: Duration,
-    patience: Patience,
+    timeouts: Timeouts,
 ) -> Result<PeersSettings, ConfigError> {
     let read = TableReader::new(file, "probe.");
     let between = probes.iter().find(|probe| matches!(probe, Benchmark::RdmaPeer | Benchmark::TcpPeer));
@@ -103,7 +103,7 @@ pub fn peers(
         key: table.key_file.clone(),
         slot: slot.unwrap_or(Duration::from_secs(2 * 60 * 60)),
         concurrency,
-        post: Post { patience: AROUND + patience.listen, tls },
+        post: HttpTransport { timeout: AROUND + timeouts.listen, tls },
     })
 }
 

@@ -8,10 +8,10 @@ use regex_lite::Regex;
 use super::peers::{PeersSettings, peers};
 use super::reader::TableReader;
 use super::{ConfigError, ProbeConfig};
-use crate::bench::guard::Rules;
+use crate::bench::guard::IdleRules;
 use crate::bench::lock::HostLock;
-use crate::bench::probe::Tuning;
-use crate::bench::rdma::Patience;
+use crate::bench::probe::BenchmarkParameters;
+use crate::bench::rdma::Timeouts;
 use crate::cli::args::bench::HIGHEST_GID;
 use crate::model::benchmark::Benchmark;
 
@@ -29,11 +29,11 @@ pub struct ProbeSettings {
     /// Share of a day's time that probes may use of a port.
     pub budget: f64,
     /// How to measure.
-    pub tuning: Tuning,
+    pub parameters: BenchmarkParameters,
     /// The lock that keeps probes of one host apart.
     pub lock: PathBuf,
     /// When not to.
-    pub rules: Rules,
+    pub rules: IdleRules,
     /// Other hosts.
     pub peers: PeersSettings,
 }
@@ -55,7 +55,7 @@ pub fn probe(file: &Path, table: &ProbeConfig) -> Result<ProbeSettings, ConfigEr
         probes = vec![Benchmark::RdmaLoopback];
     }
     let devices = table.devices.as_deref().map(|text| read.pattern("devices", text)).transpose()?;
-    let (usual, rules) = (Tuning::default(), Rules::default());
+    let (usual, rules) = (BenchmarkParameters::default(), IdleRules::default());
     let second = Duration::from_secs(1);
     let duration = "whole seconds from 1s to 10m";
     let measured = read.time("duration", table.duration.as_deref(), second..=600 * second, duration)?;
@@ -63,15 +63,15 @@ pub fn probe(file: &Path, table: &ProbeConfig) -> Result<ProbeSettings, ConfigEr
         return Err(read.is_not("duration", text, duration));
     }
     let measured = measured.unwrap_or(usual.duration);
-    let beyond = read.time("patience", table.patience.as_deref(), second..=600 * second, "a time from 1s to 10m")?;
-    let patience = beyond.map_or(usual.patience, Patience::of);
+    let overrun = read.time("patience", table.patience.as_deref(), second..=600 * second, "a time from 1s to 10m")?;
+    let timeouts = overrun.map_or(usual.timeouts, Timeouts::from_overrun);
     let hours = Duration::from_secs(6 * 60 * 60);
     let interval = "a time from 1m to 30d, such as 6h";
     let interval = read.time("interval", table.interval.as_deref(), 60 * second..=120 * hours, interval)?;
     if table.busy_command.first().is_some_and(String::is_empty) {
         return Err(read.is_not("busy-command", "", "a program and its arguments"));
     }
-    let peers = peers(file, &table.peers, &probes, measured, patience)?;
+    let peers = peers(file, &table.peers, &probes, measured, timeouts)?;
     Ok(ProbeSettings {
         peers,
         enabled: table.enabled.unwrap_or(false),
@@ -80,16 +80,16 @@ pub fn probe(file: &Path, table: &ProbeConfig) -> Result<ProbeSettings, ConfigEr
         interval: interval.unwrap_or(hours),
         // Below that a run would be weeks away.
         budget: read.number("budget", table.budget, 0.000_01..=0.1)?.unwrap_or(0.001),
-        tuning: Tuning {
+        parameters: BenchmarkParameters {
             size: read.number("size", table.size, 1..=1 << 30)?.unwrap_or(usual.size),
             queue_pairs: read.number("queue-pairs", table.queue_pairs, 1..=1_024)?.unwrap_or(usual.queue_pairs),
             duration: measured,
             both: table.both.unwrap_or(usual.both),
             gid_index: read.number("gid-index", table.gid_index, 0..=HIGHEST_GID)?,
-            patience,
+            timeouts,
         },
         lock: table.lock.clone().unwrap_or_else(HostLock::place),
-        rules: Rules {
+        rules: IdleRules {
             busy_files: table.busy_files.clone(),
             busy_command: table.busy_command.clone(),
             most_load: read.number("most-load", table.most_load, 0.01..=100.0)?.unwrap_or(rules.most_load),

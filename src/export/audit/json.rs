@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
-use crate::fleet::tally::{Fleet, LeftOut, ModelLine};
+use crate::fleet::tally::{ExcludedHosts, Fleet, ModelFirmware};
 use crate::model::time::rfc3339;
 
 /// Version of the document.
@@ -24,8 +24,7 @@ pub fn document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde_json
     let labels = |values: &[String]| {
         fleet.by.iter().zip(values).map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
     };
-    let left_out =
-        |hosts: &LeftOut| json!({"count": hosts.count, "first": hosts.first.iter().map(identity).collect::<Vec<_>>()});
+    let left_out = |hosts: &ExcludedHosts| json!({"count": hosts.count, "first": hosts.first.iter().map(identity).collect::<Vec<_>>()});
     let mut groups = Vec::new();
     for (values, sums) in &fleet.groups {
         groups.push(with("labels", labels(values), sums)?);
@@ -52,9 +51,9 @@ pub fn document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde_json
         "by": fleet.by,
         "fleet": with("stranded_bytes_per_second", json!(fleet.total.stranded()), &fleet.total)?,
         "left_out": {
-            "dead": left_out(&fleet.dead),
+            "dead": left_out(&fleet.unreachable),
             "stale": left_out(&fleet.stale),
-            "twice": left_out(&fleet.twice),
+            "twice": left_out(&fleet.duplicate),
         },
         "groups": groups,
         "models": fleet.models.iter().map(|((kind, board), line)| model(kind, board, line)).collect::<Vec<_>>(),
@@ -75,7 +74,7 @@ fn with(name: &str, value: impl Into<Value>, sums: &Sums) -> Result<Map<String, 
     Ok(map)
 }
 
-fn model(kind: &str, board: &str, line: &ModelLine) -> Value {
+fn model(kind: &str, board: &str, line: &ModelFirmware) -> Value {
     let firmware = line
         .0
         .iter()

@@ -4,8 +4,8 @@ use super::csv::{Table, table};
 use super::{json, text};
 use crate::export::testing::committed;
 use crate::fleet::facts::HostId;
-use crate::fleet::host::{Action, Fix, Sums, VfSums};
-use crate::fleet::tally::{FirmwareCount, Fleet, HostLine, LeftOut, ModelLine};
+use crate::fleet::host::{Repair, RepairKind, Sums, VfSums};
+use crate::fleet::tally::{ExcludedHosts, FirmwareCount, Fleet, HostSums, ModelFirmware};
 use crate::model::units::BytesPerSecond;
 
 fn id(name: &str) -> HostId {
@@ -30,7 +30,7 @@ fn fleet() -> Fleet {
     };
     let firmware = [("20.31.1014", 5, 3), ("20.39.3004", 1, 1)];
     let firmware = firmware.map(|(version, devices, hosts)| (version.to_owned(), FirmwareCount { devices, hosts }));
-    let fix = |action, subject: &str, device: &str, gain| Fix {
+    let fix = |action, subject: &str, device: &str, gain| Repair {
         host: id("n2:10015"),
         action,
         subject: subject.to_owned(),
@@ -43,20 +43,20 @@ fn fleet() -> Fleet {
         by: vec!["rack".to_owned()],
         total,
         groups: BTreeMap::from([(vec!["r\"1\", left".to_owned()], total)]),
-        models: BTreeMap::from([(("MT4123".to_owned(), "TST1".to_owned()), ModelLine(firmware.into()))]),
-        worst: vec![HostLine {
+        models: BTreeMap::from([(("MT4123".to_owned(), "TST1".to_owned()), ModelFirmware(firmware.into()))]),
+        worst: vec![HostSums {
             id: id("n2:10015"),
             group: vec!["r\"1\", left".to_owned()],
             sums: Sums { hosts: 1, ..total },
         }],
         fixes: vec![
-            fix(Action::BringUpPort, "mlx5_1/1", "mlx5_1", 200.0),
-            fix(Action::MendLink, "0000:b2:00.0", "mlx5_0", 137.0),
+            fix(RepairKind::BringUpPort, "mlx5_1/1", "mlx5_1", 200.0),
+            fix(RepairKind::FixLink, "0000:b2:00.0", "mlx5_0", 137.0),
         ],
         all_fixes: (2, gbits(337.0)),
-        dead: LeftOut { count: 5, first: vec![id("n7:10015")] },
-        stale: LeftOut::default(),
-        twice: LeftOut { count: 1, first: vec![id("n1.example:10015")] },
+        unreachable: ExcludedHosts { count: 5, first: vec![id("n7:10015")] },
+        stale: ExcludedHosts::default(),
+        duplicate: ExcludedHosts { count: 1, first: vec![id("n1.example:10015")] },
     }
 }
 

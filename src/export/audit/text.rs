@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::json::moment;
 use super::{causes, name};
 use crate::fleet::host::Sums;
-use crate::fleet::tally::{Fleet, LeftOut};
+use crate::fleet::tally::{ExcludedHosts, Fleet};
 use crate::model::count::{counted, counted_as};
 use crate::model::time::rfc3339;
 use crate::model::units::BytesPerSecond;
@@ -47,16 +47,20 @@ fn percent(part: BytesPerSecond, whole: BytesPerSecond) -> String {
 }
 
 fn left_out(out: &mut String, fleet: &Fleet) {
-    let mut line = |hosts: &LeftOut, one: &str, more: &str| {
+    let mut line = |hosts: &ExcludedHosts, one: &str, more: &str| {
         if hosts.count > 0 {
             let names: Vec<String> = hosts.first.iter().take(3).map(|id| name(fleet, id)).collect();
             let others = if hosts.count > names.len() as u64 { ", ..." } else { "" };
             let _ = writeln!(out, "not in it: {} ({}{others})", counted_as(hosts.count, one, more), names.join(", "));
         }
     };
-    line(&fleet.dead, "host that cannot be scraped", "hosts that cannot be scraped");
+    line(&fleet.unreachable, "host that cannot be scraped", "hosts that cannot be scraped");
     line(&fleet.stale, "host whose agent no longer looks", "hosts whose agent no longer looks");
-    line(&fleet.twice, "host that is there under another name, too", "hosts that are there under another name, too");
+    line(
+        &fleet.duplicate,
+        "host that is there under another name, too",
+        "hosts that are there under another name, too",
+    );
 }
 
 fn stranded(out: &mut String, sums: &Sums) {

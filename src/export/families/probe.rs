@@ -1,7 +1,7 @@
 //! Probes.
 
 use super::FIRST;
-use crate::bench::peers::words::Ending;
+use crate::bench::peers::request::RequestResult;
 use crate::export::catalogue::{Family, Kind};
 use crate::export::content::Content;
 use crate::export::series::Label;
@@ -56,8 +56,8 @@ pub const FAMILIES: &[Family] = &[
         worst: "12",
         since: FIRST,
         write: |content, out| {
-            for (ending, count) in Ending::ALL.iter().zip(content.agent.probe_requests.into_iter().flatten()) {
-                out.counter(&[ending.as_str().into()], count);
+            for (result, count) in RequestResult::ALL.iter().zip(content.agent.probe_requests.into_iter().flatten()) {
+                out.counter(&[result.as_str().into()], count);
             }
         },
     },

@@ -16,10 +16,10 @@ use tokio::time::timeout;
 
 use super::app::{Answer, App, answer, line};
 use super::connection::Client;
-use crate::bench::peers::gate::{Credentials, Refusal};
+use crate::bench::peers::authenticator::{Credentials, Rejection};
 use crate::bench::peers::request::{LONGEST, NONCE, PATH, SIGNATURE, TIME, TO};
-use crate::bench::peers::servers::{Answered, Servers};
-use crate::bench::peers::words::{Counts, Ending};
+use crate::bench::peers::request::{RequestCounts, RequestResult};
+use crate::bench::peers::servers::{BenchmarkServers, PeerResponse};
 use crate::export::web::{Attempts, Bucket};
 
 /// How long a body may take to arrive.
@@ -32,11 +32,11 @@ const AT_WORK: usize = 4;
 /// Somebody who starts servers for peers.
 pub trait ProbeServer: Send + Sync {
     /// Answers a request; it may block for some seconds.
-    fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> Answered;
+    fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> PeerResponse;
 }
 
-impl ProbeServer for Servers {
-    fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> Answered {
+impl ProbeServer for BenchmarkServers {
+    fn answer(&self, from: Option<IpAddr>, shown: &Credentials, body: &[u8]) -> PeerResponse {
         Self::answer(self, from, shown, body)
     }
 }
@@ -44,7 +44,7 @@ impl ProbeServer for Servers {
 /// The route and its limits.
 pub(super) struct ProbeRoute {
     server: Arc<dyn ProbeServer>,
-    counts: Counts,
+    counts: RequestCounts,
     each: Attempts,
     all: Bucket,
     at_work: Arc<Semaphore>,
@@ -55,7 +55,7 @@ impl App {
     pub fn set_probe_server(&self, server: Arc<dyn ProbeServer>) {
         let route = ProbeRoute {
             server,
-            counts: Counts::default(),
+            counts: RequestCounts::default(),
             each: Attempts::default(),
             all: Bucket::new(ALL.0, ALL.1),
             at_work: Arc::new(Semaphore::new(AT_WORK)),
@@ -86,17 +86,17 @@ impl App {
         }
         let answered = match route.work(client, request, body).await {
             Ok(answered) => answered,
-            Err(refusal) => Answered::no(&refusal, None),
+            Err(rejection) => PeerResponse::no(&rejection, None),
         };
-        route.counts.add(answered.ending);
+        route.counts.add(answered.result);
         let counts = route.counts.all();
         self.change_agent(|agent| agent.probe_requests = Some(counts));
-        let mut response = answer(status(answered.ending), "application/json", Bytes::from(answered.body));
+        let mut response = answer(status(answered.result), "application/json", Bytes::from(answered.body));
         let headers = response.headers_mut();
         if let Some(signature) = answered.signature.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(SIGNATURE, signature);
         }
-        if answered.ending == Ending::RateLimited {
+        if answered.result == RequestResult::RateLimited {
             headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
         }
         response
@@ -104,14 +104,15 @@ impl App {
 }
 
 impl ProbeRoute {
-    async fn work(&self, client: Client, request: &Parts, body: Incoming) -> Result<Answered, Refusal> {
+    async fn work(&self, client: Client, request: &Parts, body: Incoming) -> Result<PeerResponse, Rejection> {
         let now = Instant::now();
-        let busy = || Refusal::new(Ending::RateLimited, "too many requests");
+        let busy = || Rejection::new(RequestResult::RateLimited, "too many requests");
         if !self.each.of(client.address, 0, now).take(now) || !self.all.take(now) {
             return Err(busy());
         }
-        let long =
-            || Refusal::new(Ending::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"));
+        let long = || {
+            Rejection::new(RequestResult::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"))
+        };
         if body.size_hint().lower() > u64::try_from(LONGEST).unwrap_or(u64::MAX) {
             return Err(long());
         }
@@ -124,7 +125,7 @@ impl ProbeRoute {
             drop(work);
             answered
         });
-        answered.await.map_err(|_| Refusal::new(Ending::NotStarted, "the request could not be worked on"))
+        answered.await.map_err(|_| Rejection::new(RequestResult::NotStarted, "the request could not be worked on"))
     }
 }
 
@@ -144,14 +145,17 @@ fn shown(client: Client, request: &Parts) -> Credentials {
     }
 }
 
-fn status(ending: Ending) -> StatusCode {
-    match ending {
-        Ending::Started => StatusCode::OK,
-        Ending::RateLimited => StatusCode::TOO_MANY_REQUESTS,
-        Ending::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
-        Ending::Malformed => StatusCode::BAD_REQUEST,
-        Ending::Unsigned | Ending::WrongSignature | Ending::ClockSkew | Ending::Replayed => StatusCode::UNAUTHORIZED,
-        Ending::WrongHost => StatusCode::MISDIRECTED_REQUEST,
-        Ending::Busy | Ending::Unavailable | Ending::NotStarted => StatusCode::SERVICE_UNAVAILABLE,
+fn status(result: RequestResult) -> StatusCode {
+    match result {
+        RequestResult::Started => StatusCode::OK,
+        RequestResult::RateLimited => StatusCode::TOO_MANY_REQUESTS,
+        RequestResult::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
+        RequestResult::Malformed => StatusCode::BAD_REQUEST,
+        RequestResult::Unsigned
+        | RequestResult::WrongSignature
+        | RequestResult::ClockSkew
+        | RequestResult::Replayed => StatusCode::UNAUTHORIZED,
+        RequestResult::WrongHost => StatusCode::MISDIRECTED_REQUEST,
+        RequestResult::Busy | RequestResult::Unavailable | RequestResult::NotStarted => StatusCode::SERVICE_UNAVAILABLE,
     }
 }

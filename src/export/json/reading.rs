@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{SCHEMA, host};
 use crate::assess::benchmark::Ceiling;
-use crate::bench::reading::{Limit, Output, Said};
+use crate::bench::reading::{BenchmarkOutput, Bottleneck, OutputResult};
 use crate::model::ids::PortKey;
 use crate::watch::HostReport;
 
@@ -14,7 +14,7 @@ pub struct Item {
     /// Where it was read.
     pub file: String,
     /// What was read.
-    pub output: Output,
+    pub output: BenchmarkOutput,
     /// The port; none where none is known to be its.
     pub port: Option<PortKey>,
     /// What the port's lane carries.
@@ -35,14 +35,15 @@ pub fn outputs(report: Option<&HostReport>, items: &[Item], together: Option<&st
 
 fn output(item: &Item) -> Value {
     let (output, report) = (&item.output, &item.output.report);
-    let (result, reason) = match &output.said {
-        Said::Bandwidth { .. } | Said::Latency(_) => ("measured", None),
-        Said::Failed(failure, _) => ("failed", Some(failure.as_str())),
-        Said::Nothing(_) => ("no_value", None),
+    let (result, reason) = match &output.result {
+        OutputResult::Bandwidth { .. } | OutputResult::Latency(_) => ("measured", None),
+        OutputResult::Failed(failure, _) => ("failed", Some(failure.as_str())),
+        OutputResult::Nothing(_) => ("no_value", None),
     };
-    let bandwidth = if let Said::Bandwidth { way, value } = output.said { Some((way, value)) } else { None };
+    let bandwidth = if let OutputResult::Bandwidth { way, value } = output.result { Some((way, value)) } else { None };
     let ceiling = item.ceiling.as_ref();
-    let limit = bandwidth.zip(ceiling).map(|((way, value), ceiling)| Limit::of(way, value, output.size(), ceiling));
+    let limit =
+        bandwidth.zip(ceiling).map(|((way, value), ceiling)| Bottleneck::of(way, value, output.size(), ceiling));
     let row = report.best().filter(|_| bandwidth.is_some());
     let latency: Map<String, Value> = report
         .latency
@@ -72,6 +73,6 @@ fn output(item: &Item) -> Value {
         "port_rate_bytes_per_second": ceiling.and_then(|ceiling| ceiling.rate).map(|rate| rate.0),
         "path_bandwidth_bytes_per_second": ceiling.and_then(|ceiling| ceiling.path).map(|path| path.0),
         "ceiling_bytes_per_second": ceiling.map(|ceiling| ceiling.payload.0),
-        "limit": limit.map(Limit::as_str),
+        "limit": limit.map(Bottleneck::as_str),
     })
 }

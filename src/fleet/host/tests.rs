@@ -1,10 +1,10 @@
 use super::*;
-use crate::fleet::answer::{Labels, Row};
+use crate::fleet::answer::{Labels, Series};
 
 /// A host from lines: `family{labels} value`, with labels as `name=value` without quotes.
 fn host(lines: &[&str]) -> HostFacts {
     let mut host = HostFacts::new(HostId([].into()), vec!["r1".to_owned(), String::new()], String::new());
-    let mut rows: Vec<(String, Row)> = lines.iter().map(|line| row(line)).collect();
+    let mut rows: Vec<(String, Series)> = lines.iter().map(|line| row(line)).collect();
     rows.sort_by_key(|(name, _)| !name.ends_with("_info"));
     for (name, row) in rows {
         match &*name {
@@ -18,13 +18,13 @@ fn host(lines: &[&str]) -> HostFacts {
     host
 }
 
-fn row(line: &str) -> (String, Row) {
+fn row(line: &str) -> (String, Series) {
     let (series, value) = line.rsplit_once(' ').unwrap();
     let (name, labels) = series.split_once('{').unwrap();
     let full = format!("lanewatch_{name}");
     let pairs = labels.trim_end_matches('}').split(',').filter_map(|pair| pair.split_once('='));
     let labels: Labels = pairs.chain([("__name__", &*full)]).collect();
-    (name.to_owned(), Row { labels, value: value.parse().unwrap() })
+    (name.to_owned(), Series { labels, value: value.parse().unwrap() })
 }
 
 const X16: f64 = 16e9 * 128.0 / 130.0 * 16.0 / 8.0;
@@ -47,9 +47,9 @@ fn card_of(device: &str, address: &str, lanes: f64, share: f64) -> Vec<String> {
     ]
 }
 
-fn reckoned(cards: &[Vec<String>], more: &[&str]) -> Reckoned {
+fn report(cards: &[Vec<String>], more: &[&str]) -> HostCapacityReport {
     let lines: Vec<&str> = cards.iter().flatten().map(String::as_str).chain(more.iter().copied()).collect();
-    reckon(&host(&lines), &["rack".to_owned(), "hca_type".to_owned()])
+    compute_capacity(&host(&lines), &["rack".to_owned(), "hca_type".to_owned()])
 }
 
 fn whole(sums: &Sums) {
@@ -61,12 +61,12 @@ fn whole(sums: &Sums) {
 fn a_degraded_link_is_a_fix_with_its_gain() {
     let quarter = X16 / 4.0;
     let good = card_of("mlx5_0", "0000:0a:00.0", 16.0, 25e9);
-    let found = reckoned(&[good, card_of("mlx5_1", "0000:0b:00.0", 4.0, quarter)], &[]);
+    let found = report(&[good, card_of("mlx5_1", "0000:0b:00.0", 4.0, quarter)], &[]);
     assert_eq!((found.total.ports, found.total.installed.0, found.total.usable.0), (2, 50e9, 25e9 + quarter));
     assert!((found.total.degraded.0 - (25e9 - quarter)).abs() < 1.0);
     assert_eq!(found.fixes.len(), 1);
     let fix = &found.fixes[0];
-    assert_eq!((fix.action, &*fix.subject), (Action::MendLink, "0000:0b:00.0"));
+    assert_eq!((fix.action, &*fix.subject), (RepairKind::FixLink, "0000:0b:00.0"));
     assert_eq!(found.groups.keys().next().unwrap(), &["r1", "MT4123"]);
     assert_eq!(found.firmware[&(("MT4123".to_owned(), String::new()), "1.2".to_owned())], 2);
     whole(&found.total);
@@ -79,7 +79,7 @@ fn two_functions_of_one_card_share_its_link_and_are_not_counted_twice() {
         (card_of("mlx5_0", "0000:0a:00.0", 16.0, half), card_of("mlx5_1", "0000:0a:00.1", 16.0, half));
     // One link, named by the lowest function.
     second.retain(|line| !line.starts_with("pcie_link"));
-    let found = reckoned(&[first, second], &[]);
+    let found = report(&[first, second], &[]);
     assert!((found.total.usable.0 - X16).abs() < 1.0);
     assert!((found.total.design.0 - (50e9 - X16)).abs() < 1.0);
     assert!(found.fixes.is_empty(), "{:?}", found.fixes);
@@ -90,7 +90,7 @@ fn two_functions_of_one_card_share_its_link_and_are_not_counted_twice() {
 fn an_uplink_that_the_metrics_do_not_show_goes_by_the_finding() {
     let share = 25e9 / 2.0;
     let cards = [card_of("mlx5_0", "0000:0a:00.0", 16.0, share), card_of("mlx5_1", "0000:0b:00.0", 16.0, share)];
-    let found = reckoned(&cards, &["finding{check=pcie_below_port_rate,reason=link_degraded,device=mlx5_0,port=1} 1"]);
+    let found = report(&cards, &["finding{check=pcie_below_port_rate,reason=link_degraded,device=mlx5_0,port=1} 1"]);
     assert_eq!((found.total.degraded.0, found.total.unknown.0), (share, share));
     assert_eq!(found.fixes.len(), 1);
     whole(&found.total);
@@ -105,15 +105,15 @@ fn a_port_that_should_be_up_has_its_last_rate_or_that_of_its_like() {
     ];
     let finding = "finding{check=port_down,reason=link_down,device=mlx5_1,port=1} 1";
     let good = [card_of("mlx5_0", "0000:0a:00.0", 16.0, 25e9)];
-    let never = reckoned(&good, &down);
+    let never = report(&good, &down);
     assert_eq!((never.total.ports, never.total.down_ports, never.total.installed.0), (2, 0, 25e9));
     let [first, second, third] = down;
-    let like = reckoned(&good, &[first, second, third, finding]);
+    let like = report(&good, &[first, second, third, finding]);
     assert_eq!((like.total.down_ports, like.total.down.0), (1, 25e9));
     assert_eq!(like.fixes[0].gain.0, 8e9, "what its path carries");
-    let past = reckoned(&good, &[first, second, third, finding, "past{device=mlx5_1,port=1} 5000000000"]);
+    let past = report(&good, &[first, second, third, finding, "past{device=mlx5_1,port=1} 5000000000"]);
     assert_eq!((past.total.down.0, past.fixes[0].gain.0), (5e9, 5e9));
-    let alone = reckoned(&[], &[first, second, third, finding]);
+    let alone = report(&[], &[first, second, third, finding]);
     assert_eq!((alone.total.down_ports, alone.total.rateless_ports, alone.total.installed.0), (1, 1, 0.0));
     whole(&past.total);
 }
@@ -121,10 +121,10 @@ fn a_port_that_should_be_up_has_its_last_rate_or_that_of_its_like() {
 #[test]
 fn a_device_that_is_gone_is_worth_its_past() {
     let finding = "finding{check=device_missing,reason=gone,device=mlx5_9} 1";
-    let found = reckoned(&[], &[finding, "past{device=mlx5_9,port=1} 12500000000"]);
+    let found = report(&[], &[finding, "past{device=mlx5_9,port=1} 12500000000"]);
     assert_eq!((found.total.missing_devices, found.total.missing.0, found.total.ports), (1, 12.5e9, 0));
-    assert_eq!(found.fixes[0].action, Action::RestoreDevice);
-    assert_eq!(reckoned(&[], &[finding]).total.rateless_ports, 1);
+    assert_eq!(found.fixes[0].action, RepairKind::RestoreDevice);
+    assert_eq!(report(&[], &[finding]).total.rateless_ports, 1);
 }
 
 #[test]
@@ -141,13 +141,13 @@ fn vfs_by_who_holds_them_and_a_pf_without_any_on_a_host_that_gives_them_out() {
         "holders{pf=0000:0a:00.0,holder_kind=host} 1",
         "holders{pf=0000:0a:00.0,holder_kind=none} 2",
     ];
-    let found = reckoned(&cards, &pfs);
+    let found = report(&cards, &pfs);
     let expected = VfSums { limit: 32, configured: 8, held: 4, on_host: 1, free: 2, unknown: 1 };
     assert_eq!(found.total.vfs, expected);
     assert_eq!((found.total.vf_less.0, found.total.usable.0), (25e9, 50e9));
-    assert_eq!((found.fixes[0].action, &*found.fixes[0].subject), (Action::ConfigureVfs, "0000:0b:00.0"));
+    assert_eq!((found.fixes[0].action, &*found.fixes[0].subject), (RepairKind::ConfigureVfs, "0000:0b:00.0"));
     // Where nobody gives out VFs, none is missed.
-    assert_eq!(reckoned(&cards, &pfs[3..5]).total.vf_less.0, 0.0);
+    assert_eq!(report(&cards, &pfs[3..5]).total.vf_less.0, 0.0);
     whole(&found.total);
 }
 
@@ -155,7 +155,7 @@ fn vfs_by_who_holds_them_and_a_pf_without_any_on_a_host_that_gives_them_out() {
 fn a_bond_is_one_device_with_the_rate_of_all_its_ports() {
     let mut bond = card_of("mlx5_bond_0", "0000:0a:00.0", 16.0, 25e9);
     bond.push("sriov_vfs{pf=0000:0a:00.1,kind=configured} 0".to_owned());
-    let found = reckoned(&[bond], &[]);
+    let found = report(&[bond], &[]);
     assert_eq!((found.total.devices, found.total.installed.0, found.total.usable.0), (1, 25e9, 25e9));
 }
 
@@ -167,7 +167,7 @@ fn software_devices_and_vfs_add_nothing() {
         "port_rate_bytes_per_second{device=rxe0,port=1} 1000000000",
         "port_rate_bytes_per_second{device=mlx5_7,port=1} 25000000000",
     ];
-    let found = reckoned(&[], &lines);
+    let found = report(&[], &lines);
     assert_eq!((found.total.hosts, found.total.devices, found.total.ports, found.total.installed.0), (1, 0, 0, 0.0));
 }
 
@@ -175,7 +175,7 @@ fn software_devices_and_vfs_add_nothing() {
 fn a_path_that_is_not_known_is_neither_usable_nor_stranded() {
     let mut card = card_of("mlx5_0", "0000:0a:00.0", 16.0, 25e9);
     card.retain(|line| !line.contains("share"));
-    let found = reckoned(&[card], &[]);
+    let found = report(&[card], &[]);
     assert_eq!((found.total.unknown.0, found.total.usable.0), (25e9, 0.0));
     whole(&found.total);
 }

@@ -10,7 +10,7 @@ use super::super::Scene;
 use super::super::common::certs::{Authority, Pair, dns, write};
 use super::super::common::run::{Group, free_address, to_its_end};
 use super::super::common::tools::{Tool, require};
-use super::{PATIENCE, before, end, may_mount, stage, until, value};
+use super::{TIMEOUT, before, end, may_mount, stage, until, value};
 
 const FAMILY: &str = "lanewatch_probe_server_requests_total";
 const REFUSED: &str = "lanewatch_web_refused_clients_total";
@@ -138,7 +138,7 @@ fn two_agents_know_each_other_by_their_certificates() {
     for address in addresses {
         let series = "lanewatch_probe_bandwidth_bytes_per_second{probe=\"rdma_peer\",device=\"rxe0\",port=\"1\",\
                       direction=\"one_way\"}";
-        let measured = until(PATIENCE, series, || value(&hosts.get(address, "/metrics"), series));
+        let measured = until(TIMEOUT, series, || value(&hosts.get(address, "/metrics"), series));
         assert!((measured - 190.25e9 / 8.0).abs() < 1.0, "{measured}");
     }
     for address in addresses {

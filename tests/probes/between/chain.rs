@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use super::super::common::run::{free_address, to_its_end};
 use super::super::common::tools::{Tool, require};
-use super::{PATIENCE, before, configure, end, may_mount, requests, serve, stage, until, value, write_key};
+use super::{TIMEOUT, before, configure, end, may_mount, requests, serve, stage, until, value, write_key};
 
 const RUNS: &str = "lanewatch_probe_runs_total{probe=\"rdma_peer\",device=\"rxe0\",port=\"1\",result=\"ok\"}";
 const BANDWIDTH: &str =
@@ -35,7 +35,7 @@ fn two_agents_measure_with_each_other_as_soon_as_both_are_listed() {
     // In each slot one of the two measures, and in the next the other.
     let metrics = |agent: usize| agents[agent].get("/metrics").text();
     for agent in [0, 1] {
-        let until_then = Instant::now() + PATIENCE;
+        let until_then = Instant::now() + TIMEOUT;
         while value(&metrics(agent), RUNS).is_none_or(|count| count < 1.0) {
             let probes: Vec<_> =
                 metrics(agent).lines().filter(|line| line.contains("_probe_")).map(str::to_owned).collect();
@@ -50,7 +50,7 @@ fn two_agents_measure_with_each_other_as_soon_as_both_are_listed() {
         assert!(started >= 3.0, "three programs: {started}");
         // TCP between two addresses of one host would measure nothing.
         let skipped = "lanewatch_probe_skipped_runs_total{probe=\"tcp_peer\",reason=\"local_route\"}";
-        until(PATIENCE, skipped, || value(&metrics(agent), skipped).filter(|count| *count >= 1.0));
+        until(TIMEOUT, skipped, || value(&metrics(agent), skipped).filter(|count| *count >= 1.0));
         let failed = RUNS.replace("\"ok\"", "\"failed\"");
         assert_eq!(value(&metrics(agent), &failed), Some(0.0));
     }

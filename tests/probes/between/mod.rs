@@ -24,7 +24,7 @@ const KEY: &str = "b51e6f0fd0a14a3d8c2e97a0d8b9c4e2";
 
 /// How long two agents may take to measure with each other: they meet in the first quarter of a slot, and a busy machine
 /// misses some.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Whether this user may put a folder in the place of `/sys/class`; else the test is skipped.
 fn may_mount() -> bool {
@@ -104,7 +104,7 @@ fn serve(scene: &Scene, address: SocketAddr, config: &Path) -> Server {
 /// Ends an agent as its host would, so that it tidies up what it has begun.
 fn end(mut agent: Group) {
     agent.signal(Signal::TERM);
-    assert!(agent.wait(PATIENCE).is_some(), "it does not end");
+    assert!(agent.wait(TIMEOUT).is_some(), "it does not end");
 }
 
 /// The value of a series in an exposition; the labels as they are written.
@@ -119,13 +119,13 @@ fn requests(server: &Server, result: &str) -> Option<f64> {
 }
 
 /// Waits until something is there.
-fn until<T>(patience: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + patience;
+fn until<T>(limit: Duration, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + limit;
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(Instant::now() < end, "{what}: not within {patience:?}");
+        assert!(Instant::now() < end, "{what}: not within {limit:?}");
         std::thread::sleep(Duration::from_millis(100));
     }
 }

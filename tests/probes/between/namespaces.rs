@@ -6,7 +6,7 @@ use std::process::Command;
 
 use super::super::common::run::{Group, PROGRAM};
 use super::super::common::tools::{Tool, require, skip};
-use super::{PATIENCE, configure, may_mount, stage, until, value};
+use super::{TIMEOUT, configure, may_mount, stage, until, value};
 
 /// Two namespaces with a wire between them; gone when dropped.
 struct Wire {
@@ -78,7 +78,7 @@ fn tcp_is_measured_over_the_wire_between_two_namespaces() {
         let series = "lanewatch_probe_bandwidth_bytes_per_second{probe=\"tcp_peer\",device=\"rxe0\",port=\"1\",\
                       direction=\"one_way\"}";
         let what = format!("end {end} measures");
-        let measured = until(PATIENCE, &what, || value(&metrics(end), series));
+        let measured = until(TIMEOUT, &what, || value(&metrics(end), series));
         println!("end {end}: {:.1} Gb/s", measured * 8.0 / 1e9);
         assert!(measured > 1e6, "{measured}");
         let runs = "lanewatch_probe_runs_total{probe=\"tcp_peer\",device=\"rxe0\",port=\"1\",result=\"ok\"}";

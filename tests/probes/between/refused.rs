@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lanewatch::bench::peers::key::{Key, Stamped};
+use lanewatch::bench::peers::key::{PeerKey, RequestStamp};
 use lanewatch::bench::peers::request::{NONCE, PATH, SIGNATURE, TIME, TO};
 use serde_json::Value;
 
@@ -34,8 +34,8 @@ impl<'a> Asked<'a> {
     }
 
     fn send(&self, address: SocketAddr) -> Response {
-        let stamp = Stamped { to: &self.to, time: self.time, nonce: &self.nonce };
-        let signature = Key::new(self.key.as_bytes()).unwrap().sign(&stamp, self.body.as_bytes());
+        let stamp = RequestStamp { to: &self.to, time: self.time, nonce: &self.nonce };
+        let signature = PeerKey::new(self.key.as_bytes()).unwrap().sign(&stamp, self.body.as_bytes());
         let (length, time) = (self.body.len().to_string(), self.time.to_string());
         let headers = [
             ("Content-Length", length.as_str()),
@@ -124,7 +124,7 @@ fn a_server_whose_client_does_not_come_is_ended() {
     let answer = asked.send(address);
     assert_eq!(answer.status, 200, "{}", answer.text());
     let signature = answer.header(SIGNATURE).unwrap();
-    let key = Key::new(KEY.as_bytes()).unwrap();
+    let key = PeerKey::new(KEY.as_bytes()).unwrap();
     assert!(key.is_right_answer(signature, &asked.nonce, &answer.body), "the answer is signed, too");
     let port = serde_json::from_slice::<Value>(&answer.body).unwrap()["tcp_port"].to_string();
     assert_eq!(scene.notes()[0][1], port);

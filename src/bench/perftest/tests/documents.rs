@@ -13,8 +13,8 @@ const QUOTED: &str = r#"{
 "results": { "MsgSize": 1048576, "n_iterations": 30000, "BW_peak": 0, "BW_average": 92.35, "MsgRate": 0.011, "CPU_util": 1.5 }
 }"#;
 
-fn read(text: &str) -> Result<Report, NotAReport> {
-    from_json(text, Unit::GigabitsPerSecond)
+fn read(text: &str) -> Result<PerftestReport, PerftestJsonError> {
+    from_json(text, BandwidthUnit::GigabitsPerSecond)
 }
 
 #[test]
@@ -41,7 +41,7 @@ fn quoted_bandwidth_in_the_unit_that_was_asked_for() {
     let row = report.bandwidth[0];
     assert!((row.average.gbits() - 92.35).abs() < 1e-9);
     assert_eq!((row.peak, row.cpu, row.size), (None, Some(1.5), Some(1_048_576)));
-    let other = from_json(QUOTED, Unit::MebibytesPerSecond).unwrap();
+    let other = from_json(QUOTED, BandwidthUnit::MebibytesPerSecond).unwrap();
     assert!((other.bandwidth[0].average.0 - 92.35 * 1_048_576.0).abs() < 1e-3);
 }
 
@@ -61,15 +61,15 @@ fn of_three_results_the_first_is_the_own() {
 
 #[test]
 fn all_of_a_result_or_nothing() {
-    assert_eq!(read("garbage"), Err(NotAReport::NoResult));
-    assert_eq!(read("{\"test_info\": {\"Device\": \"x\"}}"), Err(NotAReport::NoResult));
-    assert!(matches!(read(&QUOTED.replace("92.35", "-nan")), Err(NotAReport::NotANumber { .. })));
-    assert!(matches!(read(&QUOTED.replace("92.35", "-4.0")), Err(NotAReport::Impossible { .. })));
-    assert!(matches!(read(&QUOTED.replace("92.35", "1e30")), Err(NotAReport::Impossible { .. })));
+    assert_eq!(read("garbage"), Err(PerftestJsonError::NoResult));
+    assert_eq!(read("{\"test_info\": {\"Device\": \"x\"}}"), Err(PerftestJsonError::NoResult));
+    assert!(matches!(read(&QUOTED.replace("92.35", "-nan")), Err(PerftestJsonError::NotANumber { .. })));
+    assert!(matches!(read(&QUOTED.replace("92.35", "-4.0")), Err(PerftestJsonError::Impossible { .. })));
+    assert!(matches!(read(&QUOTED.replace("92.35", "1e30")), Err(PerftestJsonError::Impossible { .. })));
     let beyond = read(&UNQUOTED.replace("3.21", "1e30")).unwrap_err();
     assert_eq!(beyond.to_string(), "t_typical is 1e30, which cannot be");
-    assert!(matches!(read(&UNQUOTED.replace("3.21", "oops")), Err(NotAReport::NotANumber { .. })));
-    assert_eq!(read(&"x".repeat(2 << 20)), Err(NotAReport::TooLong));
+    assert!(matches!(read(&UNQUOTED.replace("3.21", "oops")), Err(PerftestJsonError::NotANumber { .. })));
+    assert_eq!(read(&"x".repeat(2 << 20)), Err(PerftestJsonError::TooLong));
 }
 
 proptest! {

@@ -4,7 +4,7 @@ use super::super::*;
 use super::settings;
 use crate::model::benchmark::Failure;
 
-fn trouble(text: &str) -> Trouble {
+fn trouble(text: &str) -> PerftestFailure {
     let report = from_text(text);
     assert!(!report.has_values(), "no value, and not 0");
     report.trouble.unwrap()
@@ -54,7 +54,7 @@ fn a_failed_completion_says_which_and_how_far_it_came() {
         retry.text
     );
     assert_eq!(trouble("Completion with error at server\n").completion, None);
-    assert_eq!(Completion::of(99).name, "unknown status");
+    assert_eq!(WorkCompletion::of(99).name, "unknown status");
 }
 
 #[test]

@@ -33,7 +33,7 @@ fn a_sweep_with_mixed_precision_and_tabs() {
     assert_eq!(words, ["RDMA_Write BW", "mlx5_4", "IB", "IB"]);
     assert_eq!(
         (report.unit, report.bandwidth.len(), report.trouble.is_none()),
-        (Some(Unit::GigabitsPerSecond), 3, true)
+        (Some(BandwidthUnit::GigabitsPerSecond), 3, true)
     );
     let best = report.best().unwrap();
     assert_eq!((best.size, best.iterations), (Some(4_194_304), Some(5_000)));
@@ -51,7 +51,7 @@ fn a_loop_whose_ends_speak_into_one_stream() {
     let end = settings("RDMA_Write BW", "ib3", "IB", "");
     let report = from_text(&format!("{end}{heading}{row}{waits}{end}{heading}{row}{RULE}\n{RULE}"));
     assert_eq!(report.bandwidth.len(), 1, "one row though both ends say it");
-    assert_eq!((report.unit, report.trouble), (Some(Unit::MebibytesPerSecond), None));
+    assert_eq!((report.unit, report.trouble), (Some(BandwidthUnit::MebibytesPerSecond), None));
     assert!((report.bandwidth[0].average.0 - 11_250.33 * 1_048_576.0).abs() < 1.0);
 }
 
@@ -79,7 +79,7 @@ fn mebibytes_are_not_megabytes() {
         " 65536      5000             6902.00            6890.50\t\t     0.110248\n"
     );
     let report = from_text(&text);
-    assert_eq!(report.unit, Some(Unit::MebibytesPerSecond));
+    assert_eq!(report.unit, Some(BandwidthUnit::MebibytesPerSecond));
     assert!((report.best().unwrap().average.gbits() - 57.801_703_424).abs() < 1e-6);
     let unknown = from_text(&text.replace("MiB/sec", "furlong/sec"));
     assert!(!unknown.has_values(), "a unit that is not known makes no value");

@@ -9,7 +9,7 @@ const SAME: f64 = 1e-6;
 
 /// What of an active port's rate is stranded, by cause. The parts add up to rate less share.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Split {
+pub struct StrandedByCause {
     /// A link below what both of its ends can do.
     pub degraded: BytesPerSecond,
     /// The slot gives less than the card could use.
@@ -22,7 +22,7 @@ pub struct Split {
 
 /// Divides what a link keeps from a port. A link that is shared gives each port its part in proportion, so what the
 /// port gets grows as the link does.
-pub fn split(rate: BytesPerSecond, share: BytesPerSecond, link: &LinkFacts) -> Option<Split> {
+pub fn split(rate: BytesPerSecond, share: BytesPerSecond, link: &LinkFacts) -> Option<StrandedByCause> {
     let (current, capable) = (link.current.filter(|current| current.0 > 0.0)?, link.capable?);
     let grown =
         |link: BytesPerSecond| BytesPerSecond((share.0 * link.0 / current.0).clamp(share.0, rate.0.max(share.0)));
@@ -30,7 +30,7 @@ pub fn split(rate: BytesPerSecond, share: BytesPerSecond, link: &LinkFacts) -> O
     // A device that says it can do less than the link does is wrong about itself.
     let moved = grown(BytesPerSecond(link.device().map_or(capable.0, |device| device.0.max(capable.0))));
     let part = |more: BytesPerSecond, less: BytesPerSecond| BytesPerSecond((more.0 - less.0).max(0.0));
-    Some(Split {
+    Some(StrandedByCause {
         degraded: part(mended, share),
         slot: part(moved, mended),
         design: part(rate, moved),
@@ -39,13 +39,13 @@ pub fn split(rate: BytesPerSecond, share: BytesPerSecond, link: &LinkFacts) -> O
 }
 
 /// Puts all of it under the cause that the host's own finding names.
-pub fn by_reason(rate: BytesPerSecond, share: BytesPerSecond, reason: Option<&str>) -> Split {
+pub fn by_reason(rate: BytesPerSecond, share: BytesPerSecond, reason: Option<&str>) -> StrandedByCause {
     let all = BytesPerSecond((rate.0 - share.0).max(0.0));
     match reason {
-        Some("link_degraded") => Split { degraded: all, ..Split::default() },
-        Some("slot_limited") => Split { slot: all, ..Split::default() },
-        Some("by_design") => Split { design: all, ..Split::default() },
-        _ => Split { unknown: all, ..Split::default() },
+        Some("link_degraded") => StrandedByCause { degraded: all, ..StrandedByCause::default() },
+        Some("slot_limited") => StrandedByCause { slot: all, ..StrandedByCause::default() },
+        Some("by_design") => StrandedByCause { design: all, ..StrandedByCause::default() },
+        _ => StrandedByCause { unknown: all, ..StrandedByCause::default() },
     }
 }
 
@@ -100,7 +100,7 @@ mod tests {
         }
     }
 
-    fn parts(split: Split) -> [f64; 4] {
+    fn parts(split: StrandedByCause) -> [f64; 4] {
         [split.degraded, split.slot, split.design, split.unknown].map(|part| (part.gbits() * 10.0).round() / 10.0)
     }
 
@@ -153,7 +153,7 @@ mod tests {
                 max_speed: Some(TransfersPerSecond(speed * 1_000_000_000)),
                 max_width: Some(Lanes(width)),
             };
-            let Split { degraded, slot, design, unknown } = split(BytesPerSecond(rate), share, &link).unwrap();
+            let StrandedByCause { degraded, slot, design, unknown } = split(BytesPerSecond(rate), share, &link).unwrap();
             for part in [degraded, slot, design, unknown] {
                 prop_assert!(part.0 >= 0.0);
             }

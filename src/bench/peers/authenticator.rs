@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::key::{Key, Stamped};
+use super::key::{PeerKey, RequestStamp};
 use super::list::split;
-use super::words::Ending;
+use super::request::RequestResult;
 
 /// How far clocks may be apart, either way.
 pub const WINDOW: Duration = Duration::from_secs(30);
@@ -34,7 +34,7 @@ pub struct Credentials {
 
 /// How requests are known to be a peer's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Trust {
+pub enum PeerTrust {
     /// They are signed with the key in this file.
     Key(PathBuf),
     /// They come over connections with a client certificate that was verified.
@@ -43,24 +43,24 @@ pub enum Trust {
 
 /// Why a request is not followed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct Rejection {
     /// A word for it.
-    pub ending: Ending,
+    pub result: RequestResult,
     /// One sentence.
     pub text: String,
 }
 
-impl Refusal {
+impl Rejection {
     /// Puts one together.
-    pub fn new(ending: Ending, text: impl Into<String>) -> Self {
-        Self { ending, text: text.into() }
+    pub fn new(result: RequestResult, text: impl Into<String>) -> Self {
+        Self { result, text: text.into() }
     }
 }
 
-/// The gate.
+/// The authenticator.
 #[derive(Debug)]
-pub struct Gate {
-    trust: Trust,
+pub struct RequestAuthenticator {
+    trust: PeerTrust,
     /// Names of this host.
     names: Vec<String>,
     /// When it began to remember nonces, in milliseconds since 1970.
@@ -69,9 +69,9 @@ pub struct Gate {
     used: Mutex<HashMap<String, u64>>,
 }
 
-impl Gate {
+impl RequestAuthenticator {
     /// One for a host of these names, that begins now.
-    pub fn new(trust: Trust, names: Vec<String>, now: SystemTime) -> Self {
+    pub fn new(trust: PeerTrust, names: Vec<String>, now: SystemTime) -> Self {
         Self { trust, names, since: millis(now), used: Mutex::default() }
     }
 
@@ -80,16 +80,17 @@ impl Gate {
     ///
     /// # Errors
     /// Why it is not followed.
-    pub fn judge(&self, shown: &Credentials, body: &[u8], now: SystemTime) -> Result<Option<Key>, Refusal> {
+    pub fn judge(&self, shown: &Credentials, body: &[u8], now: SystemTime) -> Result<Option<PeerKey>, Rejection> {
         match &self.trust {
-            Trust::Certificate if shown.certified => Ok(None),
-            Trust::Certificate => {
-                Err(Refusal::new(Ending::Unsigned, "the connection has no client certificate that was verified"))
-            }
-            Trust::Key(path) => {
-                let key = Key::read(path).map_err(|error| {
+            PeerTrust::Certificate if shown.certified => Ok(None),
+            PeerTrust::Certificate => Err(Rejection::new(
+                RequestResult::Unsigned,
+                "the connection has no client certificate that was verified",
+            )),
+            PeerTrust::Key(path) => {
+                let key = PeerKey::read(path).map_err(|error| {
                     tracing::error!("no request of a peer can be followed: {error}");
-                    Refusal::new(Ending::NotStarted, "the key of this host cannot be used: its log says why")
+                    Rejection::new(RequestResult::NotStarted, "the key of this host cannot be used: its log says why")
                 })?;
                 self.signed(&key, shown, body, now)?;
                 Ok(Some(key))
@@ -97,38 +98,44 @@ impl Gate {
         }
     }
 
-    fn signed(&self, key: &Key, shown: &Credentials, body: &[u8], now: SystemTime) -> Result<(), Refusal> {
+    fn signed(&self, key: &PeerKey, shown: &Credentials, body: &[u8], now: SystemTime) -> Result<(), Rejection> {
         let Credentials { to: Some(to), time: Some(time), nonce: Some(nonce), signature: Some(signature), .. } = shown
         else {
-            return Err(Refusal::new(Ending::Unsigned, "it is not signed"));
+            return Err(Rejection::new(RequestResult::Unsigned, "it is not signed"));
         };
         if nonce.len() != NONCE || !nonce.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(Refusal::new(Ending::Malformed, format!("its nonce is not {NONCE} hexadecimal digits")));
+            return Err(Rejection::new(
+                RequestResult::Malformed,
+                format!("its nonce is not {NONCE} hexadecimal digits"),
+            ));
         }
-        if !key.is_right(signature, &Stamped { to, time: *time, nonce }, body) {
-            return Err(Refusal::new(
-                Ending::WrongSignature,
+        if !key.is_right(signature, &RequestStamp { to, time: *time, nonce }, body) {
+            return Err(Rejection::new(
+                RequestResult::WrongSignature,
                 "its signature is wrong: the hosts' keys are not the same",
             ));
         }
         if !self.is_here(to) {
-            return Err(Refusal::new(Ending::WrongHost, format!("it was meant for {to}, which this host is not")));
+            return Err(Rejection::new(
+                RequestResult::WrongHost,
+                format!("it was meant for {to}, which this host is not"),
+            ));
         }
         let clock = millis(now);
         if clock.abs_diff(*time) > millis_of(WINDOW) {
-            return Err(Refusal::new(Ending::ClockSkew, "it was signed at another time"));
+            return Err(Rejection::new(RequestResult::ClockSkew, "it was signed at another time"));
         }
         if *time < self.since {
             let text = "it was signed before this agent started, which does not know whether it came before";
-            return Err(Refusal::new(Ending::Replayed, text));
+            return Err(Rejection::new(RequestResult::Replayed, text));
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, until| *until >= clock);
         if used.contains_key(nonce) {
-            return Err(Refusal::new(Ending::Replayed, "it came before"));
+            return Err(Rejection::new(RequestResult::Replayed, "it came before"));
         }
         if used.len() >= MOST_NONCES {
-            return Err(Refusal::new(Ending::RateLimited, "too many requests"));
+            return Err(Rejection::new(RequestResult::RateLimited, "too many requests"));
         }
         // As long as its time would be accepted.
         used.insert(nonce.clone(), time.saturating_add(millis_of(WINDOW)));
@@ -173,7 +180,7 @@ mod tests {
     const NOW: u64 = 1_790_000_000_000;
 
     struct Scene {
-        gate: Gate,
+        authenticator: RequestAuthenticator,
         _directory: tempfile::TempDir,
     }
 
@@ -182,7 +189,10 @@ mod tests {
         let path = directory.path().join("key");
         std::fs::write(&path, SECRET).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).unwrap();
-        Scene { gate: Gate::new(Trust::Key(path), vec!["node18".to_owned()], at(NOW - 40_000)), _directory: directory }
+        Scene {
+            authenticator: RequestAuthenticator::new(PeerTrust::Key(path), vec!["node18".to_owned()], at(NOW - 40_000)),
+            _directory: directory,
+        }
     }
 
     fn at(millis: u64) -> SystemTime {
@@ -191,7 +201,7 @@ mod tests {
 
     fn signed(to: &str, time: u64, nonce: u128, body: &[u8]) -> Credentials {
         let nonce = format!("{nonce:032x}");
-        let signature = Key::new(SECRET).unwrap().sign(&Stamped { to, time, nonce: &nonce }, body);
+        let signature = PeerKey::new(SECRET).unwrap().sign(&RequestStamp { to, time, nonce: &nonce }, body);
         Credentials {
             to: Some(to.to_owned()),
             time: Some(time),
@@ -202,8 +212,8 @@ mod tests {
     }
 
     impl Scene {
-        fn says(&self, shown: &Credentials, now: u64) -> Option<Ending> {
-            self.gate.judge(shown, b"{}", at(now)).err().map(|refusal| refusal.ending)
+        fn says(&self, shown: &Credentials, now: u64) -> Option<RequestResult> {
+            self.authenticator.judge(shown, b"{}", at(now)).err().map(|rejection| rejection.result)
         }
     }
 
@@ -212,33 +222,43 @@ mod tests {
         let scene = scene();
         let request = signed("node18:10015", NOW, 1, b"{}");
         assert_eq!(scene.says(&request, NOW + 10), None);
-        assert_eq!(scene.says(&request, NOW + 11), Some(Ending::Replayed));
-        assert_eq!(scene.says(&request, NOW + 30_000), Some(Ending::Replayed), "while its time would do");
-        assert_eq!(scene.says(&request, NOW + 30_001), Some(Ending::ClockSkew), "and then its time will not");
+        assert_eq!(scene.says(&request, NOW + 11), Some(RequestResult::Replayed));
+        assert_eq!(scene.says(&request, NOW + 30_000), Some(RequestResult::Replayed), "while its time would do");
+        assert_eq!(scene.says(&request, NOW + 30_001), Some(RequestResult::ClockSkew), "and then its time will not");
         assert_eq!(scene.says(&signed("node18:10015", NOW, 2, b"{}"), NOW), None);
         let old = signed("node18:10015", NOW - 40_001, 3, b"{}");
-        assert_eq!(scene.says(&old, NOW - 20_000), Some(Ending::Replayed), "before a restart it may have come already");
+        assert_eq!(
+            scene.says(&old, NOW - 20_000),
+            Some(RequestResult::Replayed),
+            "before a restart it may have come already"
+        );
     }
 
     #[test]
     fn times_and_hosts_and_keys() {
         let scene = scene();
-        for (time, ending) in
-            [(NOW - 30_000, None), (NOW - 30_001, Some(Ending::ClockSkew)), (NOW + 30_001, Some(Ending::ClockSkew))]
-        {
-            assert_eq!(scene.says(&signed("node18:10015", time, u128::from(time), b"{}"), NOW), ending);
+        for (time, result) in [
+            (NOW - 30_000, None),
+            (NOW - 30_001, Some(RequestResult::ClockSkew)),
+            (NOW + 30_001, Some(RequestResult::ClockSkew)),
+        ] {
+            assert_eq!(scene.says(&signed("node18:10015", time, u128::from(time), b"{}"), NOW), result);
         }
-        assert_eq!(scene.says(&signed("node19.invalid:10015", NOW, 3, b"{}"), NOW), Some(Ending::WrongHost));
-        assert_eq!(scene.says(&signed("0.0.0.0:10015", NOW, 4, b"{}"), NOW), Some(Ending::WrongHost));
+        assert_eq!(scene.says(&signed("node19.invalid:10015", NOW, 3, b"{}"), NOW), Some(RequestResult::WrongHost));
+        assert_eq!(scene.says(&signed("0.0.0.0:10015", NOW, 4, b"{}"), NOW), Some(RequestResult::WrongHost));
         assert_eq!(scene.says(&signed("127.0.0.1:10015", NOW, 5, b"{}"), NOW), None, "an address of this host");
-        assert_eq!(scene.says(&signed("node18:10015", NOW, 6, b"{ }"), NOW), Some(Ending::WrongSignature));
-        assert_eq!(scene.says(&Credentials::default(), NOW), Some(Ending::Unsigned));
+        assert_eq!(scene.says(&signed("node18:10015", NOW, 6, b"{ }"), NOW), Some(RequestResult::WrongSignature));
+        assert_eq!(scene.says(&Credentials::default(), NOW), Some(RequestResult::Unsigned));
         let certified = Credentials { certified: true, ..Credentials::default() };
-        assert_eq!(scene.says(&certified, NOW), Some(Ending::Unsigned), "a certificate does not stand for a key");
-        let gate = Gate::new(Trust::Certificate, Vec::new(), at(NOW));
-        assert!(gate.judge(&certified, b"{}", at(NOW)).is_ok_and(|key| key.is_none()));
-        let refused = gate.judge(&signed("node18:10015", NOW, 7, b"{}"), b"{}", at(NOW)).unwrap_err();
-        assert_eq!(refused.ending, Ending::Unsigned);
+        assert_eq!(
+            scene.says(&certified, NOW),
+            Some(RequestResult::Unsigned),
+            "a certificate does not stand for a key"
+        );
+        let authenticator = RequestAuthenticator::new(PeerTrust::Certificate, Vec::new(), at(NOW));
+        assert!(authenticator.judge(&certified, b"{}", at(NOW)).is_ok_and(|key| key.is_none()));
+        let refused = authenticator.judge(&signed("node18:10015", NOW, 7, b"{}"), b"{}", at(NOW)).unwrap_err();
+        assert_eq!(refused.result, RequestResult::Unsigned);
     }
 
     #[test]
@@ -247,8 +267,8 @@ mod tests {
         let request = |n: u128, time| signed("node18:10015", time, n, b"{}");
         let ends: Vec<_> = (0..5_000).map(|n| scene.says(&request(n, NOW), NOW)).collect();
         assert_eq!(ends.iter().filter(|end| end.is_none()).count(), MOST_NONCES);
-        assert_eq!(ends.last(), Some(&Some(Ending::RateLimited)));
-        assert_eq!(scene.says(&request(0, NOW), NOW), Some(Ending::Replayed), "none is forgotten for another");
+        assert_eq!(ends.last(), Some(&Some(RequestResult::RateLimited)));
+        assert_eq!(scene.says(&request(0, NOW), NOW), Some(RequestResult::Replayed), "none is forgotten for another");
         assert_eq!(scene.says(&request(9_999, NOW + 30_001), NOW + 30_001), None);
     }
 
@@ -267,7 +287,7 @@ mod tests {
                 signature: Some(signature),
                 certified: false,
             };
-            let judged = scene().gate.judge(&shown, b"{}", at(NOW));
+            let judged = scene().authenticator.judge(&shown, b"{}", at(NOW));
             prop_assert!(judged.is_err());
         }
     }

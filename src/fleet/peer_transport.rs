@@ -13,7 +13,7 @@ use hyper_util::rt::TokioExecutor;
 
 use super::client::causes;
 use super::tls::{self, TlsFiles};
-use crate::bench::peers::caller::{Reply, Transport};
+use crate::bench::peers::http_peer::{HttpReply, PeerTransport};
 use crate::bench::peers::request::{LONGEST, PATH, SIGNATURE};
 
 /// How long it may take to be reached.
@@ -21,27 +21,27 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// Posts requests, one at a time and each over a connection of its own: they are far between.
 #[derive(Debug, Clone)]
-pub struct Post {
+pub struct HttpTransport {
     /// How long a host may take to answer: it asks its job scheduler, and starts a program.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// TLS; none: connections are not encrypted. Its files are read for each request.
     pub tls: Option<TlsFiles>,
 }
 
-impl Transport for Post {
-    fn post(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Reply, String> {
+impl PeerTransport for HttpTransport {
+    fn post(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<HttpReply, String> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| error.to_string())?;
         let exchange = async {
-            let answer = tokio::time::timeout(self.patience, self.exchange(to, headers, body)).await;
-            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", self.patience.as_secs())))
+            let answer = tokio::time::timeout(self.timeout, self.exchange(to, headers, body)).await;
+            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", self.timeout.as_secs())))
         };
         runtime.block_on(exchange)
     }
 }
 
-impl Post {
-    async fn exchange(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Reply, String> {
+impl HttpTransport {
+    async fn exchange(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<HttpReply, String> {
         let scheme = if self.tls.is_some() { "https" } else { "http" };
         let uri: Uri = format!("{scheme}://{to}{PATH}").parse().map_err(|error| format!("{to}: {error}"))?;
         let mut request = Request::new(Full::new(Bytes::from(body)));
@@ -66,6 +66,6 @@ impl Post {
         let (head, body) = pool.request(request).await.map_err(|error| causes(&error))?.into_parts();
         let body = Limited::new(body, LONGEST).collect().await.map_err(|error| causes(&*error))?;
         let signature = head.headers.get(SIGNATURE).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        Ok(Reply { status: head.status.as_u16(), signature, body: body.to_bytes().to_vec() })
+        Ok(HttpReply { status: head.status.as_u16(), signature, body: body.to_bytes().to_vec() })
     }
 }

@@ -5,31 +5,31 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use super::caller::{Caller, Transport};
+use super::http_peer::{HttpPeer, PeerTransport};
 use super::list::split;
-use super::pairing::{Meeting, Tournament};
+use super::schedule::{PeerSchedule, SlotAssignment};
 
-/// A meeting is kept while no more than this part of its slot is over: its partner's clock may be another.
+/// An assignment is valid while no more than this part of its slot is over: its partner's clock may be another.
 const LATE: u32 = 4;
 
 /// The hosts.
-pub struct Party {
+pub struct PeerRuntime {
     names: Vec<String>,
     slot: Duration,
     concurrency: usize,
     key: Option<PathBuf>,
-    transport: Box<dyn Transport>,
+    transport: Box<dyn PeerTransport>,
     now: Mutex<Now>,
 }
 
 struct Now {
-    tournament: Tournament,
+    schedule: PeerSchedule,
     me: Option<Arc<str>>,
     /// The last slot that was looked at.
     slot: Option<u64>,
 }
 
-impl Party {
+impl PeerRuntime {
     /// One without hosts. `names`: what this host may be called in the list. `concurrency`: hosts that may measure at
     /// once. `key`: the file of the key to sign requests with.
     pub fn new(
@@ -37,9 +37,9 @@ impl Party {
         slot: Duration,
         concurrency: usize,
         key: Option<PathBuf>,
-        transport: Box<dyn Transport>,
+        transport: Box<dyn PeerTransport>,
     ) -> Self {
-        let now = Now { tournament: Tournament::new([], slot, concurrency), me: None, slot: None };
+        let now = Now { schedule: PeerSchedule::new([], slot, concurrency), me: None, slot: None };
         Self { names, slot, concurrency, key, transport, now: Mutex::new(now) }
     }
 
@@ -55,51 +55,51 @@ impl Party {
         let me = whole.or_else(|| hosts.iter().find(named)).cloned();
         let found = me.is_some();
         let mut now = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        now.tournament = Tournament::new(hosts, self.slot, self.concurrency);
+        now.schedule = PeerSchedule::new(hosts, self.slot, self.concurrency);
         now.me = me;
         found
     }
 
-    /// The meeting that this host should measure in now; each comes once.
-    pub fn due(&self, now: SystemTime) -> Option<Meeting> {
+    /// The assignment that this host should measure in now; each comes once.
+    pub fn due(&self, now: SystemTime) -> Option<SlotAssignment> {
         let mut state = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let (slot, over) = state.tournament.slot_at(now);
+        let (slot, over) = state.schedule.slot_at(now);
         if state.slot == Some(slot) || over > self.slot / LATE {
             return None;
         }
         state.slot = Some(slot);
         let me = state.me.as_ref()?;
-        state.tournament.meeting(me, slot).filter(|meeting| meeting.measures)
+        state.schedule.assignment(me, slot).filter(|assignment| assignment.measures)
     }
 
     /// Time until the next slot.
     pub fn wait(&self, now: SystemTime) -> Duration {
         let state = self.now.lock().unwrap_or_else(PoisonError::into_inner);
-        let (_, over) = state.tournament.slot_at(now);
+        let (_, over) = state.schedule.slot_at(now);
         self.slot.saturating_sub(over).max(Duration::from_millis(100))
     }
 
     /// How to ask a peer.
-    pub fn caller<'a>(&'a self, peer: &Arc<str>, rail: u32, now: &'a dyn Fn() -> SystemTime) -> Caller<'a> {
-        Caller { transport: &*self.transport, key: self.key.as_deref(), to: Arc::clone(peer), rail, now }
+    pub fn http_peer<'a>(&'a self, peer: &Arc<str>, rail: u32, now: &'a dyn Fn() -> SystemTime) -> HttpPeer<'a> {
+        HttpPeer { transport: &*self.transport, key: self.key.as_deref(), to: Arc::clone(peer), rail, now }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::peers::caller::Reply;
+    use crate::bench::peers::http_peer::HttpReply;
 
     struct Nobody;
 
-    impl Transport for Nobody {
-        fn post(&self, _: &str, _: &[(&'static str, String)], _: Vec<u8>) -> Result<Reply, String> {
+    impl PeerTransport for Nobody {
+        fn post(&self, _: &str, _: &[(&'static str, String)], _: Vec<u8>) -> Result<HttpReply, String> {
             Err("nobody".to_owned())
         }
     }
 
-    fn party(name: &str) -> Party {
-        Party::new(vec![name.to_owned()], Duration::from_secs(600), 64, None, Box::new(Nobody))
+    fn peer_runtime(name: &str) -> PeerRuntime {
+        PeerRuntime::new(vec![name.to_owned()], Duration::from_secs(600), 64, None, Box::new(Nobody))
     }
 
     fn hosts(names: &[&str]) -> BTreeSet<Arc<str>> {
@@ -112,9 +112,9 @@ mod tests {
 
     #[test]
     fn one_of_a_pair_measures_once_a_slot() {
-        let (one, other) = (party("a"), party("b:1"));
-        for party in [&one, &other] {
-            assert!(party.set_hosts(hosts(&["a:1", "b:1"])));
+        let (one, other) = (peer_runtime("a"), peer_runtime("b:1"));
+        for peer_runtime in [&one, &other] {
+            assert!(peer_runtime.set_hosts(hosts(&["a:1", "b:1"])));
         }
         let mut measured = [0, 0];
         for slot in 0..10 {
@@ -131,18 +131,18 @@ mod tests {
 
     #[test]
     fn late_is_not_at_all() {
-        let party = party("a:1");
-        party.set_hosts(hosts(&["a:1", "b:1"]));
-        assert!((0..4).all(|slot| party.due(at(slot * 600 + 151)).is_none()));
-        assert_eq!(party.wait(at(600 + 151)), Duration::from_secs(449));
+        let peer_runtime = peer_runtime("a:1");
+        peer_runtime.set_hosts(hosts(&["a:1", "b:1"]));
+        assert!((0..4).all(|slot| peer_runtime.due(at(slot * 600 + 151)).is_none()));
+        assert_eq!(peer_runtime.wait(at(600 + 151)), Duration::from_secs(449));
     }
 
     #[test]
     fn who_is_not_in_the_list_has_no_partner() {
-        let party = party("c");
-        assert!(!party.set_hosts(hosts(&["a:1", "b:1"])));
-        assert!((0..4).all(|slot| party.due(at(slot * 600)).is_none()));
-        assert!(party.set_hosts(hosts(&["a:1", "c:1"])));
-        assert!((4..6).any(|slot| party.due(at(slot * 600)).is_some()), "now it is");
+        let peer_runtime = peer_runtime("c");
+        assert!(!peer_runtime.set_hosts(hosts(&["a:1", "b:1"])));
+        assert!((0..4).all(|slot| peer_runtime.due(at(slot * 600)).is_none()));
+        assert!(peer_runtime.set_hosts(hosts(&["a:1", "c:1"])));
+        assert!((4..6).any(|slot| peer_runtime.due(at(slot * 600)).is_some()), "now it is");
     }
 }

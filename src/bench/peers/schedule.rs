@@ -1,4 +1,4 @@
-//! Who measures with whom, and when: a round-robin tournament by the circle method, worked out by every host for itself
+//! Who measures with whom, and when: a round-robin schedule by the circle method, worked out by every host for itself
 //! from the same list and the same clock.
 //!
 //! One host stands still, the others move around it by one place a turn; who stands opposite are a pair. A turn pairs
@@ -8,9 +8,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// The tournament of a list of hosts.
+/// The schedule of a list of hosts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Tournament {
+pub struct PeerSchedule {
     hosts: Vec<Arc<str>>,
     slot: Duration,
     /// Pairs of a slot.
@@ -19,7 +19,7 @@ pub struct Tournament {
 
 /// What a host has to do in a slot.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Meeting {
+pub struct SlotAssignment {
     /// The number of the slot, counted from 1970.
     pub slot: u64,
     /// The number of the round that it is part of.
@@ -30,8 +30,8 @@ pub struct Meeting {
     pub measures: bool,
 }
 
-impl Tournament {
-    /// The tournament of these hosts, in whatever order and however often they come. `concurrency`: hosts that may
+impl PeerSchedule {
+    /// The schedule of these hosts, in whatever order and however often they come. `concurrency`: hosts that may
     /// measure at once; a pair is two of them, and one pair always may.
     pub fn new(hosts: impl IntoIterator<Item = Arc<str>>, slot: Duration, concurrency: usize) -> Self {
         let mut hosts: Vec<Arc<str>> = hosts.into_iter().collect();
@@ -75,7 +75,7 @@ impl Tournament {
     }
 
     /// What a host has to do in a slot, if anything.
-    pub fn meeting(&self, host: &str, slot: u64) -> Option<Meeting> {
+    pub fn assignment(&self, host: &str, slot: u64) -> Option<SlotAssignment> {
         let place = self.place(host)?;
         let (round, turn, wave) = self.moment(slot)?;
         let (other, pair) = self.opposite(place, turn)?;
@@ -85,7 +85,7 @@ impl Tournament {
         let peer = Arc::clone(self.hosts.get(usize::try_from(other).ok()?)?);
         // Each of a pair measures in every other round, and about half of the hosts in a slot.
         let lower = (place + other + round).is_multiple_of(2);
-        Some(Meeting { slot, round, peer, measures: (place < other) == lower })
+        Some(SlotAssignment { slot, round, peer, measures: (place < other) == lower })
     }
 
     fn place(&self, host: &str) -> Option<u64> {

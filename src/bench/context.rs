@@ -5,11 +5,11 @@ use std::time::SystemTime;
 
 use regex_lite::Regex;
 
-use super::guard::Rules;
-use super::probe::{Bench, Tuning, own};
+use super::guard::IdleRules;
+use super::probe::{BenchmarkParameters, BenchmarkRunner, own};
 use super::rdma::Peer;
-use super::target::Target;
-use super::tools::Tools;
+use super::target::BenchmarkTarget;
+use super::tools::Toolbox;
 use crate::host::netlink::socket::route;
 use crate::model::benchmark::{BenchmarkKey, BenchmarkRun};
 use crate::model::ids::PortKey;
@@ -17,20 +17,20 @@ use crate::watch::HostReport;
 
 /// What is measured with, and when not.
 #[derive(Debug, Clone)]
-pub struct Station {
+pub struct BenchmarkContext {
     /// Which devices; all when there is none.
     pub devices: Option<Regex>,
     /// How to measure.
-    pub tuning: Tuning,
+    pub parameters: BenchmarkParameters,
     /// When not to.
-    pub rules: Rules,
+    pub rules: IdleRules,
     /// The host's lock.
     pub lock: PathBuf,
     /// The host's `/sys`.
     pub sysfs: PathBuf,
 }
 
-impl Station {
+impl BenchmarkContext {
     /// Whether a probe is of its devices, or of none.
     pub fn has(&self, key: &BenchmarkKey) -> bool {
         let device = key.device();
@@ -50,9 +50,9 @@ impl Station {
     }
 
     /// A port to measure; none when it is not there.
-    pub fn target(&self, report: &HostReport, port: &PortKey) -> Option<Target> {
-        let mut target = Target::new(report, &self.sysfs, port)?;
-        target.gid_index = self.tuning.gid_index.or(target.gid_index);
+    pub fn target(&self, report: &HostReport, port: &PortKey) -> Option<BenchmarkTarget> {
+        let mut target = BenchmarkTarget::new(report, &self.sysfs, port)?;
+        target.gid_index = self.parameters.gid_index.or(target.gid_index);
         Some(target)
     }
 
@@ -60,13 +60,13 @@ impl Station {
     pub fn run(
         &self,
         report: &HostReport,
-        tools: &Tools,
+        tools: &Toolbox,
         key: &BenchmarkKey,
         peer: Option<&dyn Peer>,
         progress: &dyn Fn(&str),
         now: &dyn Fn() -> SystemTime,
     ) -> BenchmarkRun {
-        let (connect, Self { tuning, sysfs, .. }) = (route(), self);
-        Bench { report, sysfs, tools, tuning, route: Some(&connect), progress, now }.run(key, peer)
+        let (connect, Self { parameters, sysfs, .. }) = (route(), self);
+        BenchmarkRunner { report, sysfs, tools, parameters, route: Some(&connect), progress, now }.run(key, peer)
     }
 }

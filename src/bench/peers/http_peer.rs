@@ -6,16 +6,16 @@ use std::time::{Duration, SystemTime};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::gate::millis;
-use super::key::{Key, Stamped, hex};
+use super::authenticator::millis;
+use super::key::{PeerKey, RequestStamp, hex};
 use super::list::split;
-use super::request::{NONCE, Refused, Request, SIGNATURE, Started, TIME, TO};
-use super::words::Ending;
-use crate::bench::rdma::{NoServer, Peer, PeerServer, Plan};
+use super::request::RequestResult;
+use super::request::{ErrorDocument, NONCE, SIGNATURE, ServerRequest, StartedServer, TIME, TO};
+use crate::bench::rdma::{Peer, PeerError, RemoteServer, TestPlan};
 
 /// What an HTTP server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reply {
+pub struct HttpReply {
     /// Its status.
     pub status: u16,
     /// The header [`SIGNATURE`].
@@ -25,18 +25,18 @@ pub struct Reply {
 }
 
 /// Somebody who can make an HTTP request.
-pub trait Transport: Send + Sync {
+pub trait PeerTransport: Send + Sync {
     /// Posts a request to a peer, at [`PATH`](super::request::PATH).
     ///
     /// # Errors
     /// There is no answer; one sentence.
-    fn post(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<Reply, String>;
+    fn post(&self, to: &str, headers: &[(&'static str, String)], body: Vec<u8>) -> Result<HttpReply, String>;
 }
 
 /// A peer that is asked over HTTP.
-pub struct Caller<'a> {
+pub struct HttpPeer<'a> {
     /// How.
-    pub transport: &'a dyn Transport,
+    pub transport: &'a dyn PeerTransport,
     /// The file of the key to sign with; none: the connection's certificate says who asks.
     pub key: Option<&'a Path>,
     /// The peer, as the list names it.
@@ -47,11 +47,11 @@ pub struct Caller<'a> {
     pub now: &'a dyn Fn() -> SystemTime,
 }
 
-fn refused(text: impl Into<String>) -> NoServer {
-    NoServer { reason: "peer_refused", text: text.into() }
+fn refused(text: impl Into<String>) -> PeerError {
+    PeerError { reason: "peer_refused", text: text.into() }
 }
 
-impl Peer for Caller<'_> {
+impl Peer for HttpPeer<'_> {
     fn name(&self) -> &str {
         &self.to
     }
@@ -60,24 +60,24 @@ impl Peer for Caller<'_> {
         split(&self.to).map_or(&*self.to, |(host, _)| host)
     }
 
-    fn start(&self, plan: &Plan) -> Result<PeerServer, NoServer> {
+    fn start(&self, plan: &TestPlan) -> Result<RemoteServer, PeerError> {
         let (host, _) = split(&self.to).ok_or_else(|| refused("its name has no port"))?;
-        let request = Request::new(plan, self.rail);
+        let request = ServerRequest::new(plan, self.rail);
         request.within_bounds().map_err(refused)?;
         let body = serde_json::to_vec(&request).map_err(|error| refused(error.to_string()))?;
-        let key = self.key.map(Key::read).transpose().map_err(|error| refused(error.to_string()))?;
+        let key = self.key.map(PeerKey::read).transpose().map_err(|error| refused(error.to_string()))?;
         let mut nonce = [0; 16];
         SystemRandom::new().fill(&mut nonce).map_err(|_| refused("this host has no random numbers"))?;
         let (nonce, time) = (hex(&nonce), millis((self.now)()));
         let mut headers = Vec::new();
         if let Some(key) = &key {
-            let signature = key.sign(&Stamped { to: &self.to, time, nonce: &nonce }, &body);
+            let signature = key.sign(&RequestStamp { to: &self.to, time, nonce: &nonce }, &body);
             headers.push((TO, self.to.to_string()));
             headers.push((TIME, time.to_string()));
             headers.push((NONCE, nonce.clone()));
             headers.push((SIGNATURE, signature));
         }
-        let unreachable = |text| NoServer { reason: "peer_unreachable", text };
+        let unreachable = |text| PeerError { reason: "peer_unreachable", text };
         let reply = self.transport.post(&self.to, &headers, body).map_err(unreachable)?;
         if reply.status != 200 {
             return Err(self.why(&reply));
@@ -86,25 +86,25 @@ impl Peer for Caller<'_> {
         if key.is_some_and(|key| !key.is_right_answer(signature, &nonce, &reply.body)) {
             return Err(refused("its answer is not signed with the key that both should have"));
         }
-        let started: Started = serde_json::from_slice(&reply.body)
+        let started: StartedServer = serde_json::from_slice(&reply.body)
             .map_err(|error| refused(format!("its answer cannot be read: {error}")))?;
         let ceiling = started.lane.and_then(|lane| lane.ceiling());
-        Ok(PeerServer { host: host.to_owned(), tcp_port: started.tcp_port, ceiling })
+        Ok(RemoteServer { host: host.to_owned(), tcp_port: started.tcp_port, ceiling })
     }
 }
 
-impl Caller<'_> {
-    fn why(&self, reply: &Reply) -> NoServer {
-        let Ok(told) = serde_json::from_slice::<Refused>(&reply.body) else {
+impl HttpPeer<'_> {
+    fn why(&self, reply: &HttpReply) -> PeerError {
+        let Ok(told) = serde_json::from_slice::<ErrorDocument>(&reply.body) else {
             let hint = if reply.status == 404 { ": it starts no servers for peers ([probe.peers] serve)" } else { "" };
             return refused(format!("HTTP status {}{hint}", reply.status));
         };
         let here = millis((self.now)());
-        let skew = told.clock.filter(|_| told.reason == Ending::ClockSkew.as_str());
+        let skew = told.clock.filter(|_| told.reason == RequestResult::ClockSkew.as_str());
         let Some(there) = skew else { return refused(format!("{}: {}", told.reason, brief(&told.message))) };
         let apart = humantime::format_duration(Duration::from_secs(here.abs_diff(there) / 1_000));
         let way = if there > here { "ahead of" } else { "behind" };
-        NoServer { reason: "peer_clock", text: format!("its clock is {apart} {way} this host's") }
+        PeerError { reason: "peer_clock", text: format!("its clock is {apart} {way} this host's") }
     }
 }
 
@@ -116,28 +116,29 @@ fn brief(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::rdma::Program;
+    use crate::bench::rdma::BenchmarkTool;
 
-    struct Says(Result<Reply, String>);
+    struct Says(Result<HttpReply, String>);
 
-    impl Transport for Says {
-        fn post(&self, _: &str, _: &[(&'static str, String)], _: Vec<u8>) -> Result<Reply, String> {
+    impl PeerTransport for Says {
+        fn post(&self, _: &str, _: &[(&'static str, String)], _: Vec<u8>) -> Result<HttpReply, String> {
             self.0.clone()
         }
     }
 
-    fn ask(says: Result<Reply, String>, plan: &Plan) -> Result<PeerServer, NoServer> {
+    fn ask(says: Result<HttpReply, String>, plan: &TestPlan) -> Result<RemoteServer, PeerError> {
         let now = || SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000);
-        let caller = Caller { transport: &Says(says), key: None, to: Arc::from("node18:10015"), rail: 0, now: &now };
-        caller.start(plan)
+        let http_peer =
+            HttpPeer { transport: &Says(says), key: None, to: Arc::from("node18:10015"), rail: 0, now: &now };
+        http_peer.start(plan)
     }
 
-    fn reply(status: u16, body: &str) -> Reply {
-        Reply { status, signature: None, body: body.as_bytes().to_vec() }
+    fn reply(status: u16, body: &str) -> HttpReply {
+        HttpReply { status, signature: None, body: body.as_bytes().to_vec() }
     }
 
-    const PLAN: Plan = Plan {
-        program: Program::WriteBandwidth,
+    const PLAN: TestPlan = TestPlan {
+        program: BenchmarkTool::WriteBandwidth,
         size: 65_536,
         queue_pairs: 1,
         duration: Duration::from_secs(5),
@@ -155,7 +156,12 @@ mod tests {
             (Ok(reply(404, "not found\n")), PLAN, "peer_refused", "[probe.peers] serve"),
             (Ok(reply(503, "{\"reason\": \"busy\", \"message\": \"a job\"}")), PLAN, "peer_refused", "busy: a job"),
             (Ok(reply(401, skew)), PLAN, "peer_clock", "its clock is 1m 33s ahead of this host's"),
-            (Ok(reply(200, "")), Plan { duration: Duration::from_secs(600), ..PLAN }, "peer_refused", "from 1 to 60"),
+            (
+                Ok(reply(200, "")),
+                TestPlan { duration: Duration::from_secs(600), ..PLAN },
+                "peer_refused",
+                "from 1 to 60",
+            ),
         ] {
             let why = ask(says, &plan).unwrap_err();
             assert_eq!(why.reason, reason, "{}", why.text);
