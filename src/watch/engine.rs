@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::finding_tracker::Ledger;
+use super::finding_tracker::FindingTracker;
 use super::history_updater::{HistoryEvent, HistoryUpdater};
 use super::report::HostReport;
-use super::vfmap::Mapper;
+use super::vfmap::VfMapUpdater;
 use crate::assess::capacity::HostCapacity;
 use crate::assess::irq;
 use crate::assess::verdicts::{ResultCounts, Verdicts};
@@ -66,7 +66,7 @@ impl Engine {
     }
 
     /// Takes what an earlier run remembered.
-    pub fn restore(&mut self, remembered: super::store::Remembered, now: Timestamp) {
+    pub fn restore(&mut self, remembered: super::store::SavedState, now: Timestamp) {
         self.history.baseline = remembered.baseline;
         self.history.vf_map = remembered.vf_map;
         self.history.probes = remembered.probes;

@@ -23,5 +23,5 @@ mod written;
 
 pub use engine::Engine;
 pub use poller::Poller;
-pub use poller_handle::Handle;
+pub use poller_handle::PollerHandle;
 pub use report::HostReport;

@@ -15,9 +15,9 @@ use super::alarm::Alarm;
 use super::clock::Clock;
 use super::collector_runner::{CollectorRunner, ReadResult};
 use super::engine::Engine;
-use super::heartbeat::Pulse;
+use super::heartbeat::Heartbeat;
 use super::poller_handle::{PollerHandle, PollerMessage, PublishedReport};
-use super::reader_pool::Crew;
+use super::reader_pool::ReaderPool;
 use super::report::HostReport;
 use super::store::Store;
 use crate::host::collector::Setup;
@@ -64,7 +64,7 @@ pub struct Poller {
     counters_read: Option<BootTime>,
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
-    pulse: Heartbeat,
+    heartbeat: Heartbeat,
     /// How long it may sleep at a time.
     nap: Duration,
 }
@@ -114,7 +114,7 @@ impl Poller {
             waiting,
             counters_read,
             fresh,
-            pulse: Heartbeat::default(),
+            heartbeat: Heartbeat::default(),
             nap: COUNTERS,
         })
     }
@@ -125,9 +125,9 @@ impl Poller {
     }
 
     /// Its sign of life, which comes at least this often while it runs.
-    pub fn pulse(&mut self, every: Duration) -> Heartbeat {
+    pub fn heartbeat(&mut self, every: Duration) -> Heartbeat {
         self.nap = every.max(Duration::from_millis(1));
-        self.pulse.clone()
+        self.heartbeat.clone()
     }
 
     /// The baseline as it is now.
@@ -156,7 +156,7 @@ impl Poller {
         let place = |name: &str| self.collectors.iter().position(|collector| collector.spec.name == name);
         let alarm = Alarm::of_collectors(&self.host, place, &self.sender);
         loop {
-            self.pulse.beat();
+            self.heartbeat.increment();
             let now = self.clock.now().tick;
             let wanted = !self.waiting.is_empty();
             let deep = wanted || self.counters_read.is_none_or(|at| now.since(at) >= COUNTERS);
@@ -234,7 +234,7 @@ impl Poller {
             // By the clock and not by silence: however many ask meanwhile, what hangs is relieved.
             if now.duration_since(relieved) >= RELIEF {
                 relieved = now;
-                self.pulse.beat();
+                self.heartbeat.increment();
                 self.relieve(now);
                 continue;
             }

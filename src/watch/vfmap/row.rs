@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::Draft;
+use super::VfMapDraft;
 use crate::assess::vf::holders::{HolderSources, ResolvedHolder};
 use crate::model::holder::Holder;
 use crate::model::sriov::{Pf, Vf, VfKey};
@@ -77,37 +77,39 @@ pub(super) fn observe(
     }
 }
 
-/// How a tenure began in this pass.
+/// How a holding started in this pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum HoldingChange {
-    /// It goes on, or there is none.
-    No,
-    /// Another holder or another process, as far as can be seen by name.
-    Yes,
-    /// Another process: it opened, and by that reset, the function.
-    DiscoveredReader,
+enum HoldingStart {
+    /// The holding goes on, or there is none.
+    None,
+    /// The holder has another name; its process may be the same.
+    NewHolder,
+    /// Another process opened the function, which resets it.
+    NewProcess,
 }
 
 /// Begins and ends tenures. What is unknown now ends nothing.
-fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: SystemTime) -> HoldingChange {
+fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: SystemTime) -> HoldingStart {
     match held.holder {
-        Holder::Unknown(_) => return HoldingChange::No,
+        Holder::Unknown(_) => return HoldingStart::None,
         Holder::None => {
             row.tenure = None;
-            return HoldingChange::No;
+            return HoldingStart::None;
         }
         _ => {}
     }
     let begun = match &row.tenure {
-        Some(tenure) if tenure.pid.is_some() && held.pid.is_some() && tenure.pid != held.pid => HoldingChange::Opened,
+        Some(tenure) if tenure.pid.is_some() && held.pid.is_some() && tenure.pid != held.pid => {
+            HoldingStart::NewProcess
+        }
         // The process is the same, whatever it is called now.
         Some(tenure) if tenure.holder == held.holder || (held.pid.is_some() && tenure.pid == held.pid) => {
-            HoldingChange::No
+            HoldingStart::None
         }
-        None if held.pid.is_some() => HoldingChange::Opened,
-        Some(_) | None => HoldingChange::Yes,
+        None if held.pid.is_some() => HoldingStart::NewProcess,
+        Some(_) | None => HoldingStart::NewHolder,
     };
-    if begun == HoldingChange::No {
+    if begun == HoldingStart::None {
         if let Some(tenure) = &mut row.tenure {
             let being_set_up = now.duration_since(tenure.since).is_ok_and(|time| time < SET_UP);
             tenure.pid = held.pid.or(tenure.pid);
@@ -125,7 +127,7 @@ fn settle_tenure(row: &mut MappedVf, vf: &Vf, held: &ResolvedHolder, now: System
 }
 
 /// What gives trust back.
-fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: HoldingChange, claimed: bool, now: SystemTime) {
+fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: HoldingStart, claimed: bool, now: SystemTime) {
     if !matches!(row.verification, Verification::Unverified { .. }) {
         return;
     }
@@ -133,7 +135,7 @@ fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: HoldingCh
     let expected = row.tenure.as_ref().map(|tenure| tenure.identity);
     let configured = before.identity != row.identity && !row.identity.is_empty() && expected == Some(row.identity);
     let moved = is_proof(row.mark, traffic(vf));
-    if bound || begun == HoldingChange::Opened || configured || moved {
+    if bound || begun == HoldingStart::NewProcess || configured || moved {
         (row.verification, row.mark) = (Verification::Verified(now), None);
     } else if matches!(row.holder, Holder::None | Holder::Host(_)) && !claimed {
         // Nobody is left who could be disturbed.
@@ -145,7 +147,7 @@ fn settle_trust(row: &mut MappedVf, before: &MappedVf, vf: &Vf, begun: HoldingCh
 fn disturbance(
     before: &MappedVf,
     row: &MappedVf,
-    begun: HoldingChange,
+    begun: HoldingStart,
     claimed: bool,
     pf_reprobed: bool,
 ) -> Option<Signal> {
@@ -163,10 +165,10 @@ fn disturbance(
     let handed = row.holder.is_guest() && row.holder != guest.holder;
     let renumbered = before.iommu_group.zip(row.iommu_group).is_some_and(|(before, now)| before != now);
     match begun {
-        HoldingChange::Yes if handed && !remade && !bound => Some(Signal::HolderChanged),
-        HoldingChange::No if remade => Some(Signal::VfRecreated),
-        HoldingChange::No if pf_reprobed => Some(Signal::PfReprobed),
-        HoldingChange::No if renumbered => Some(Signal::GroupRenumbered),
+        HoldingStart::NewHolder if handed && !remade && !bound => Some(Signal::HolderChanged),
+        HoldingStart::None if remade => Some(Signal::VfRecreated),
+        HoldingStart::None if pf_reprobed => Some(Signal::PfReprobed),
+        HoldingStart::None if renumbered => Some(Signal::GroupRenumbered),
         _ => None,
     }
 }
