@@ -30,7 +30,7 @@ use crate::bench::schedule::BenchmarkSchedule;
 use crate::bench::scheduler::{BenchmarkScheduler, ScheduledBenchmarks};
 use crate::bench::tools::Toolbox;
 use crate::export::AgentState;
-use crate::export::http::{App, Options, Source, serve as serve_http};
+use crate::export::http::{App, HttpOptions, ReportSource, serve as serve_http};
 use crate::export::web::Web;
 use crate::model::event::EventKind;
 use crate::watch::PollerHandle;
@@ -122,8 +122,11 @@ pub fn run<E: std::fmt::Display>(
     let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.heartbeat(watchdog::beat(every))));
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
-    let options =
-        Options { telemetry_path: web.telemetry_path.clone(), max_requests: web.max_requests, ..Options::default() };
+    let options = HttpOptions {
+        telemetry_path: web.telemetry_path.clone(),
+        max_requests: web.max_requests,
+        ..HttpOptions::default()
+    };
     let app = Arc::new(App::new(Arc::new(PollerReports(handle.clone())), options, agent));
     let mut encrypted = false;
     if let Some(file) = &web.config {
@@ -198,7 +201,7 @@ async fn notify_ready(handle: PollerHandle) {
 /// The poller's reports, for the server.
 struct PollerReports(PollerHandle);
 
-impl Source for PollerReports {
+impl ReportSource for PollerReports {
     fn report(
         &self,
         max_age: Duration,

@@ -12,10 +12,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::agent::first_signal;
-use super::args::{BenchArgs, DocumentFormat};
+use super::args::{BenchArgs, Color, DocumentFormat};
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::print;
+use super::output::{print, style};
 use super::settings::Settings;
 use crate::bench::child::{is_stopped, stop_all};
 use crate::bench::context::BenchmarkContext;
@@ -69,7 +69,7 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     let context = BenchmarkContext { parameters: parameters(settings, args), ..settings.benchmark_context() };
     let runs: Vec<BenchmarkRun> = keys.iter().map(|key| one(settings, &context, &report, &tools, args, key)).collect();
     let out = match args.format {
-        DocumentFormat::Text => text::runs(&report, &runs),
+        DocumentFormat::Text => text::runs(&report, &runs, &style(Color::Auto)),
         DocumentFormat::Json => {
             serde_json::to_string_pretty(&json::runs(&report, &runs)).map_err(anyhow::Error::from)? + "\n"
         }

@@ -4,14 +4,15 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::args::{CheckArgs, CheckFormat, ExitMap};
+use super::args::{CheckArgs, CheckFormat, Color, ExitMap};
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::print;
+use super::output::{print, style};
 use super::settings::Settings;
 use crate::export::json as documents;
-use crate::export::text::check;
+use crate::export::text::check::{self, CheckText};
 use crate::model::check::Status;
+use crate::watch::clock::{Clock as _, SystemClock};
 use crate::watch::store::Store;
 
 /// Looks at the host and says what is wrong.
@@ -19,13 +20,17 @@ use crate::watch::store::Store;
 /// # Errors
 /// The host cannot be looked at.
 pub fn run(settings: &Settings, args: &CheckArgs) -> Result<ExitCode, CliError> {
+    let began = Some(SystemClock.now().tick);
     let report = read_once(settings, args.sample, args.timeout)?;
     let hidden = args.strict && !report.limited.is_empty();
     let status = if hidden { report.status.max(Status::Unknown) } else { report.status };
     let trouble = Store::new(settings.storage.clone()).trouble();
     let note = |before: &str| trouble.as_ref().map_or_else(String::new, |trouble| format!("{before}{trouble}\n"));
     let text = match args.format {
-        CheckFormat::Text => check::text(&report, status, args.verbose) + &note("\nnote     "),
+        CheckFormat::Text => {
+            let options = CheckText { verbose: args.verbose, style: style(Color::Auto), began };
+            check::text(&report, status, &options) + &note("\nnote     ")
+        }
         CheckFormat::Nagios => check::nagios(&report, status) + &note("note: ").replace('|', "/"),
         CheckFormat::Npd => check::npd(&report, status),
         CheckFormat::Json => {

@@ -4,11 +4,13 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write as _};
 use std::process::ExitCode;
 
+use jiff::tz::TimeZone;
 use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::args::{LogFormat, LogLevel};
+use super::args::{Color, LogFormat, LogLevel};
+use crate::export::text::style::{DEFAULT_WIDTH, Style};
 
 /// Writes to standard output. A reader that closed the pipe is not an error.
 ///
@@ -37,6 +39,19 @@ pub fn is_capable(stream: &impl IsTerminal) -> bool {
 /// Whether a stream should get colours, where nobody said.
 pub fn wants_colour(stream: &impl IsTerminal) -> bool {
     is_capable(stream) && set("NO_COLOR").is_none()
+}
+
+/// How text on standard output is laid out: the terminal's width, the reader's time zone, and colour as asked.
+pub fn style(color: Color) -> Style {
+    let out = std::io::stdout();
+    let color = match color {
+        Color::Always => true,
+        Color::Never => false,
+        Color::Auto => wants_colour(&out),
+    };
+    let columns = rustix::termios::tcgetwinsize(&out).map(|size| usize::from(size.ws_col));
+    let width = columns.ok().filter(|columns| *columns > 0).unwrap_or(DEFAULT_WIDTH);
+    Style { color, width, zone: TimeZone::system() }
 }
 
 fn set(name: &str) -> Option<OsString> {

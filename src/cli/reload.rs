@@ -86,10 +86,10 @@ pub fn install(app: &App, web: Web) {
     for remark in &web.remarks {
         tracing::warn!("{remark}");
     }
-    let (reloaded, certificate_ends) = (SystemTime::now(), web.certificate_ends);
+    let (reloaded, certificate_expires) = (SystemTime::now(), web.certificate_expires);
     app.set_web(Arc::new(web));
     app.change_agent(|agent: &mut AgentState| {
-        agent.web = Some(WebState { reload_successful: true, reloaded, certificate_ends });
+        agent.web = Some(WebState { reload_successful: true, reloaded, certificate_expires });
     });
 }
 

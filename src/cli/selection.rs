@@ -1,7 +1,7 @@
 //! What a person names: a device, a port, a function, an interface.
 
 use super::error::CliError;
-use crate::export::lane::Lane;
+use crate::export::path::PathDiagram;
 use crate::model::ids::PciAddress;
 use crate::model::net::Netdev;
 use crate::model::sriov::Pf;
@@ -11,7 +11,7 @@ use crate::watch::HostReport;
 #[derive(Debug)]
 pub enum Selection<'a> {
     /// Lanes, and the one port that was meant.
-    Paths(Vec<&'a Lane<'a>>, Option<u32>),
+    Paths(Vec<&'a PathDiagram<'a>>, Option<u32>),
     /// A PF without an RDMA device here.
     Pf(&'a Pf),
 }
@@ -21,7 +21,7 @@ pub enum Selection<'a> {
 ///
 /// # Errors
 /// Nobody does; what there is.
-pub fn select<'a>(report: &'a HostReport, lanes: &'a [Lane<'a>], name: &str) -> Result<Selection<'a>, CliError> {
+pub fn select<'a>(report: &'a HostReport, lanes: &'a [PathDiagram<'a>], name: &str) -> Result<Selection<'a>, CliError> {
     let find = |device: &str| lanes.iter().find(|lane| lane.device.name.as_str() == device);
     if let Some(lane) = find(name) {
         return Ok(Selection::Paths(vec![lane], None));
@@ -34,7 +34,7 @@ pub fn select<'a>(report: &'a HostReport, lanes: &'a [Lane<'a>], name: &str) -> 
         let unknown = || CliError::Usage(format!("{device} has no port {port:?}; its ports are {}", ports.join(", ")));
         return Ok(Selection::Paths(vec![lane], Some(number.ok_or_else(unknown)?)));
     }
-    let with_port = |lane: &'a Lane<'a>| {
+    let with_port = |lane: &'a PathDiagram<'a>| {
         let end = lane.ports.iter().find(|end| end.port.netdev.as_deref() == Some(name))?;
         Some(Selection::Paths(vec![lane], Some(end.port.number).filter(|_| lane.ports.len() > 1)))
     };
@@ -45,8 +45,8 @@ pub fn select<'a>(report: &'a HostReport, lanes: &'a [Lane<'a>], name: &str) -> 
         let netdev = report.snapshot.all::<Netdev>().find(|netdev| *netdev.name == *name);
         netdev.map(|netdev| netdev.pci_address)
     });
-    let own: Vec<&Lane<'_>> = lanes.iter().filter(|lane| lane.device.identity.pci_address == address).collect();
-    let passing = |lane: &&'a Lane<'a>| address.is_some_and(|address| lane.passes(address));
+    let own: Vec<&PathDiagram<'_>> = lanes.iter().filter(|lane| lane.device.identity.pci_address == address).collect();
+    let passing = |lane: &&'a PathDiagram<'a>| address.is_some_and(|address| lane.passes(address));
     let found = if own.is_empty() || address.is_none() { lanes.iter().filter(passing).collect() } else { own };
     if !found.is_empty() {
         return Ok(Selection::Paths(found, None));
@@ -71,8 +71,8 @@ fn address(name: &str) -> Option<PciAddress> {
     name.parse().or_else(|_| format!("0000:{name}").parse()).ok()
 }
 
-fn no_match(report: &HostReport, lanes: &[Lane<'_>], name: &str) -> CliError {
-    let lane = |lane: &Lane<'_>| {
+fn no_match(report: &HostReport, lanes: &[PathDiagram<'_>], name: &str) -> CliError {
+    let lane = |lane: &PathDiagram<'_>| {
         let address = lane.device.identity.pci_address;
         let own = |netdev: &&Netdev| Some(netdev.pci_address) == address;
         let netdevs = report.snapshot.all::<Netdev>().filter(own).map(|netdev| netdev.name.to_string());

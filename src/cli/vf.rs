@@ -4,10 +4,10 @@ use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
 use super::args::time::parse_time;
-use super::args::{DocumentFormat, VfArgs};
+use super::args::{Color, DocumentFormat, VfArgs};
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::print;
+use super::output::{print, style};
 use super::selection::pf_matches;
 use super::settings::Settings;
 use crate::export::{json, text};
@@ -37,7 +37,7 @@ pub fn run(settings: &Settings, args: &VfArgs) -> Result<ExitCode, CliError> {
     }
     let changes = since.map(|since| changes(settings, &pfs, args.pf.is_some(), since));
     let text = match args.format {
-        DocumentFormat::Text => text::vf::map(&report, &pfs, changes.as_deref()),
+        DocumentFormat::Text => text::vf::map(&report, &pfs, changes.as_deref(), &style(Color::Auto)),
         DocumentFormat::Json => {
             let document = json::vf::map(&report, &pfs, changes.as_deref().unwrap_or_default());
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use procfs::WithCurrentSystemInfo as _;
 
 use crate::bench::peers::request::RequestResult;
-use crate::export::web::Refused;
+use crate::export::web::TlsRejection;
 
 /// What the agent is and how its configuration fared.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub struct AgentState {
     /// How the web configuration fared, where there is one.
     pub web: Option<WebState>,
     /// Clients that got no encrypted connection; of interest where connections are encrypted.
-    pub refused: RefusedCounts,
+    pub tls_rejections: TlsRejectionCounts,
     /// Requests of peers by how they ended, in the order of [`RequestResult::ALL`]; none where no servers are started for them.
     pub probe_requests: Option<[u64; RequestResult::ALL.len()]>,
 }
@@ -35,11 +35,11 @@ pub struct WebState {
     /// When the one in force was read.
     pub reloaded: SystemTime,
     /// When the server's certificate ends, where it has one.
-    pub certificate_ends: Option<SystemTime>,
+    pub certificate_expires: Option<SystemTime>,
 }
 
-/// How many clients got no encrypted connection, in the order of [`Refused::ALL`].
-pub type RefusedCounts = [u64; Refused::ALL.len()];
+/// How many clients got no encrypted connection, in the order of [`TlsRejection::ALL`].
+pub type TlsRejectionCounts = [u64; TlsRejection::ALL.len()];
 
 impl Default for AgentState {
     fn default() -> Self {
@@ -49,7 +49,7 @@ impl Default for AgentState {
             reload_successful: true,
             reloaded: None,
             web: None,
-            refused: [0; Refused::ALL.len()],
+            tls_rejections: [0; TlsRejection::ALL.len()],
             probe_requests: None,
         }
     }

@@ -2,120 +2,38 @@
 
 use std::fmt::Write as _;
 
-use prometheus_client::metrics::MetricType;
+use super::families::{agent, device, findings, function, host, netdev, pcie, port, probe, vf};
+use super::family::Family;
 
-use super::content::Content;
-use super::families::{
-    addressing, agent, device, findings, health, irq, kmsg, netdev, pcie, port, posture, probe, process, vf,
-};
-use super::series::Series;
-
-/// The type of a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// Only rises, or starts again.
-    Counter,
-    /// Goes up and down.
-    Gauge,
-    /// Labels, and the value 1; a gauge in the text format 0.0.4.
-    Info,
-}
-
-impl Kind {
-    /// The encoder's type.
-    pub(super) const fn metric_type(self) -> MetricType {
-        match self {
-            Self::Counter => MetricType::Counter,
-            Self::Gauge => MetricType::Gauge,
-            Self::Info => MetricType::Info,
-        }
-    }
-
-    /// The word.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Info => "info",
-        }
-    }
-}
-
-/// One family.
-pub struct Family {
-    /// Name of its series: with `_total` for a counter and `_info` for an info metric.
-    pub name: &'static str,
-    /// Type.
-    pub kind: Kind,
-    /// One sentence that ends in a period and names the kernel file.
-    pub help: &'static str,
-    /// Label names, in the order of the samples' values.
-    pub labels: &'static [&'static str],
-    /// The most series it can have on a host.
-    pub worst: &'static str,
-    /// The first version that has it.
-    pub since: &'static str,
-    /// Writes its samples.
-    pub write: fn(&Content<'_>, &mut Series<'_, '_>),
-}
-
-/// Units a name may end in, longer ones first.
-const UNITS: &[&str] = &["transfers_per_second", "bytes_per_second", "seconds", "bytes", "lanes", "ticks"];
-
-impl Family {
-    /// The name without the suffix of its type.
-    pub fn base(&self) -> &'static str {
-        let suffix = match self.kind {
-            Kind::Counter => "_total",
-            Kind::Info => "_info",
-            Kind::Gauge => "",
-        };
-        self.name.strip_suffix(suffix).unwrap_or(self.name)
-    }
-
-    /// The unit its name ends in.
-    pub fn unit(&self) -> Option<&'static str> {
-        let measured = self.kind != Kind::Info;
-        UNITS.iter().copied().find(|unit| measured && self.base().strip_suffix(unit).is_some_and(|s| s.ends_with('_')))
-    }
-
-    /// The name without type suffix and unit, as the encoder wants it.
-    pub(super) fn stem(&self) -> &'static str {
-        let base = self.base();
-        let stem = self.unit().and_then(|unit| base.strip_suffix(unit)?.strip_suffix('_'));
-        stem.unwrap_or(base)
-    }
-}
-
-/// A part of the catalogue.
-pub struct Part {
+/// A section of the catalogue.
+pub struct Section {
     /// Its heading in `METRICS.md`.
     pub title: &'static str,
     /// Its families.
     pub families: &'static [Family],
 }
 
-/// Every family, part by part, in the order of the exposition.
-pub const FAMILIES: &[Part] = &[
-    Part { title: "The agent", families: agent::FAMILIES },
-    Part { title: "Devices", families: device::FAMILIES },
-    Part { title: "Ports", families: port::FAMILIES },
-    Part { title: "How ports are addressed", families: addressing::FAMILIES },
-    Part { title: "PCIe", families: pcie::FAMILIES },
-    Part { title: "SR-IOV", families: vf::FAMILIES },
-    Part { title: "Ethernet ports", families: netdev::FAMILIES },
-    Part { title: "Interrupts", families: irq::FAMILIES },
-    Part { title: "Kernel messages", families: kmsg::FAMILIES },
-    Part { title: "Health reporters", families: health::FAMILIES },
-    Part { title: "The host", families: posture::FAMILIES },
-    Part { title: "Probes", families: probe::FAMILIES },
-    Part { title: "Findings", families: findings::FAMILIES },
-    Part { title: "The agent's process", families: process::FAMILIES },
+/// Every family, section by section, in the order of the exposition.
+pub const FAMILIES: &[Section] = &[
+    Section { title: "The agent", families: agent::FAMILIES },
+    Section { title: "Devices", families: device::FAMILIES },
+    Section { title: "Ports", families: port::FAMILIES },
+    Section { title: "How ports are addressed", families: port::ADDRESSING },
+    Section { title: "PCIe", families: pcie::FAMILIES },
+    Section { title: "SR-IOV", families: vf::FAMILIES },
+    Section { title: "Ethernet ports", families: netdev::FAMILIES },
+    Section { title: "Interrupts", families: function::INTERRUPTS },
+    Section { title: "Kernel messages", families: host::KERNEL_LOG },
+    Section { title: "Health reporters", families: function::HEALTH },
+    Section { title: "The host", families: host::SETUP },
+    Section { title: "Probes", families: probe::FAMILIES },
+    Section { title: "Findings", families: findings::FAMILIES },
+    Section { title: "The agent's process", families: agent::PROCESS },
 ];
 
 /// Every family, in the order of the exposition.
 pub fn families() -> impl Iterator<Item = &'static Family> {
-    FAMILIES.iter().flat_map(|part| part.families)
+    FAMILIES.iter().flat_map(|section| section.families)
 }
 
 /// The content of `METRICS.md`.
@@ -127,12 +45,12 @@ pub fn markdown() -> String {
          empty. `pci_address` is `dddd:bb:dd.f`. Info metrics have the value 1 and are of type gauge in the text format\n\
          0.0.4.\n",
     );
-    for part in FAMILIES {
+    for section in FAMILIES {
         // Writing to a string cannot fail.
-        let _ = write!(out, "\n## {}\n\n", part.title);
+        let _ = write!(out, "\n## {}\n\n", section.title);
         out.push_str("| name | type | unit | labels | what it says | most series | since |\n");
         out.push_str("|---|---|---|---|---|---|---|\n");
-        for family in part.families {
+        for family in section.families {
             let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();
             let _ = writeln!(
                 out,
@@ -166,6 +84,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::export::family::MetricKind;
     use crate::export::testing::committed;
 
     #[test]
@@ -175,8 +94,8 @@ mod tests {
             assert!(seen.insert(*name), "{name} stands twice");
             assert!(name.starts_with("lanewatch_") || name.starts_with("process_"), "{name}");
             assert!(name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_'), "{name}");
-            assert_eq!(name.ends_with("_total"), *kind == Kind::Counter, "{name}");
-            assert_eq!(name.ends_with("_info"), *kind == Kind::Info, "{name}");
+            assert_eq!(name.ends_with("_total"), *kind == MetricKind::Counter, "{name}");
+            assert_eq!(name.ends_with("_info"), *kind == MetricKind::Info, "{name}");
             for part in name.split('_') {
                 let odd = ["ms", "us", "ns", "s", "m", "h", "d", "b", "kb", "mb", "gb", "counter", "gauge", ""];
                 assert!(!odd.contains(&part), "{name} has {part:?}");

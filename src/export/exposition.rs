@@ -11,8 +11,8 @@ use prometheus_client::registry::{Registry, Unit};
 
 use super::agent::{AgentState, Process};
 use super::catalogue;
-use super::content::Content;
-use super::series::Series;
+use super::family::Series;
+use super::view::ReportView;
 use crate::watch::HostReport;
 
 /// An exposition format.
@@ -63,11 +63,11 @@ struct Exposition {
 
 impl Collector for Exposition {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let content = Content::new(&self.report, &self.agent, self.process);
+        let view = ReportView::new(&self.report, &self.agent, self.process);
         for family in catalogue::families() {
             let unit = family.unit().map(|unit| Unit::Other(unit.to_owned()));
             let mut series = Series::new(family, unit.as_ref(), &mut encoder);
-            (family.write)(&content, &mut series);
+            (family.write)(&view, &mut series);
             series.end()?;
         }
         Ok(())

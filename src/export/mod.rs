@@ -1,22 +1,22 @@
-//! Says it: metrics, JSON, the status page, and the HTTP server that offers them. Everything speaks from one
+//! The outputs: metrics, JSON, text, the status page, and the HTTP server that serves them. All are made from one
 //! [`HostReport`](crate::watch::HostReport).
 //!
-//! A metric family is one row and its write in one module under [`families`].
+//! A metric family is an entry in a table in one module under [`families`], with the function that writes it.
 
 pub mod agent;
 pub mod audit;
 pub mod catalogue;
-pub mod content;
+mod causes;
 pub mod exposition;
 pub mod families;
-pub mod gaps;
+pub mod family;
 pub mod http;
 pub mod json;
-pub mod lane;
-pub mod negotiate;
 pub mod page;
-pub mod series;
+pub mod path;
 pub mod text;
+mod unknowns;
+mod view;
 pub mod web;
 
 #[cfg(test)]

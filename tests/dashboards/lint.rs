@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use lanewatch::export::catalogue::{self, Kind};
+use lanewatch::export::catalogue;
+use lanewatch::export::family::MetricKind;
 use serde_json::Value;
 
 use crate::common::promql;
@@ -157,7 +158,7 @@ fn query_rules(place: &str, expression: &str, variables: &BTreeSet<String>, need
             of_jobs || range.is_none_or(|range| range.starts_with("$__")),
             format!("{place}: a range of its own, {range:?}"),
         );
-        let counter = catalogue::families().any(|family| family.name == *name && family.kind == Kind::Counter);
+        let counter = catalogue::families().any(|family| family.name == *name && family.kind == MetricKind::Counter);
         if counter || name.ends_with("_total") {
             let rated = range.is_some() && ["rate", "irate", "increase"].contains(&function);
             need(rated, format!("{place}: {name} is a counter"));

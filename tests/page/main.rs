@@ -64,7 +64,7 @@ fn a_browser_shows_what_is_wrong_in_every_light_and_width() {
 
     assert_eq!(browser.run("return document.title"), "lanewatch: CRITICAL on node17");
     assert_eq!(text(&browser, "h1"), "CRITICAL\nnode17");
-    assert_eq!(text(&browser, ".lane .name"), "mlx5_0\nmlx5_1");
+    assert_eq!(text(&browser, ".path .name"), "mlx5_0\nmlx5_1");
     let findings = text(&browser, ".finding");
     for part in ["pcie_below_port_rate · link_degraded", "pcie_degraded · speed_and_width", "reseat the card"] {
         assert!(findings.contains(part), "{part:?} in {findings}");
@@ -142,7 +142,7 @@ fn the_picture_in_the_readme() {
     browser.resize(WIDTH, 1200);
     browser.prefer("light");
     browser.open(&format!("http://{}/", demo.address));
-    let end = "return Math.ceil([...document.querySelectorAll('.lane')].pop().getBoundingClientRect().bottom) + 24";
+    let end = "return Math.ceil([...document.querySelectorAll('.path')].pop().getBoundingClientRect().bottom) + 24";
     let height = u32::try_from(browser.run(end).as_u64().unwrap()).unwrap();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images/page.png");
     fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -16,7 +16,7 @@ use crate::cli::error::CliError;
 use crate::cli::one_shot::read_once;
 use crate::cli::output::print;
 use crate::cli::settings::Settings;
-use crate::export::json::reading::{self as json, Item};
+use crate::export::json::bench::{self as json, ComparedOutput};
 use crate::model::benchmark;
 use crate::model::check::Check;
 use crate::model::finding::Subject;
@@ -51,11 +51,11 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
         let key = if args.device.is_some() { named.clone() } else { port_of(report, output.device()?) };
         BenchmarkTarget::new(report, &settings.paths.1, &key?)
     };
-    let mut items: Vec<Item> = Vec::new();
+    let mut items: Vec<ComparedOutput> = Vec::new();
     for (path, output) in outputs {
         let target = target(&output);
         let (port, ceiling) = target.map_or((None, None), |target| (Some(target.port), target.ceiling));
-        let mut item = Item { file: called(path), output, port, ceiling, summary: String::new() };
+        let mut item = ComparedOutput { file: called(path), output, port, ceiling, summary: String::new() };
         item.summary = summary(&item, report.as_deref(), args.device.is_none());
         items.push(item);
     }
@@ -118,7 +118,7 @@ fn port_of(report: &HostReport, name: &str) -> Option<PortKey> {
 }
 
 /// One output in one line. `by_name`: it is held against the device of this host that has its device's name.
-fn summary(item: &Item, report: Option<&HostReport>, by_name: bool) -> String {
+fn summary(item: &ComparedOutput, report: Option<&HostReport>, by_name: bool) -> String {
     let output = &item.output;
     let held = if by_name && item.port.is_some() { " (held against this host's)" } else { "" };
     let device = output.device().map(|device| format!(", {device}{held}")).unwrap_or_default();
@@ -155,12 +155,12 @@ fn now(report: &HostReport, key: &PortKey) -> Option<String> {
 }
 
 /// What the numbers say together, or the only one alone.
-fn together_or_alone(items: &[Item]) -> Option<String> {
+fn together_or_alone(items: &[ComparedOutput]) -> Option<String> {
     let numbers = items.iter().filter_map(|item| match item.output.result {
         OutputResult::Bandwidth { way, value } => Some((item, (way, value))),
         _ => None,
     });
-    let (held, numbers): (Vec<&Item>, Vec<(TransferKind, BytesPerSecond)>) = numbers.unzip();
+    let (held, numbers): (Vec<&ComparedOutput>, Vec<(TransferKind, BytesPerSecond)>) = numbers.unzip();
     if let ([item], [(way, value)]) = (held.as_slice(), numbers.as_slice()) {
         let ceiling = item.ceiling.as_ref()?;
         return Some(Bottleneck::of(*way, *value, item.output.size(), ceiling).says(ceiling));
@@ -171,7 +171,7 @@ fn together_or_alone(items: &[Item]) -> Option<String> {
     together(&numbers, first.filter(|_| same).and_then(|first| first.ceiling.as_ref()))
 }
 
-fn text(items: &[Item], all: Option<&str>) -> String {
+fn text(items: &[ComparedOutput], all: Option<&str>) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     for item in items {

@@ -4,29 +4,86 @@ pub mod csv;
 pub mod json;
 pub mod text;
 
-use crate::fleet::facts::HostId;
-use crate::fleet::host::Sums;
-use crate::fleet::tally::Fleet;
-use crate::model::units::BytesPerSecond;
-
-/// The causes for which bandwidth is stranded, with their words.
-fn causes(sums: &Sums) -> [(&'static str, BytesPerSecond); 5] {
-    [
-        ("degraded links", sums.degraded),
-        ("slots", sums.slot),
-        ("by design", sums.design),
-        ("ports down", sums.down),
-        ("devices gone", sums.missing),
-    ]
-}
-
-/// A host's name for people: its `instance`, after its job where there are several.
-fn name(fleet: &Fleet, id: &HostId) -> String {
-    let values =
-        fleet.identity.iter().zip(id.0.iter()).filter(|(label, _)| *label != "job" || fleet.identity.len() == 1);
-    let words: Vec<&str> = values.map(|(_, value)| &**value).collect();
-    words.join(" ")
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::csv::{Table, table};
+    use super::{json, text};
+    use crate::export::testing::committed;
+    use crate::fleet::facts::HostId;
+    use crate::fleet::host::{Repair, RepairKind, Sums, VfSums};
+    use crate::fleet::tally::{FirmwareCount, Fleet, HostSums, ExcludedHosts, ModelFirmware};
+    use crate::model::units::BytesPerSecond;
+
+    fn id(name: &str) -> HostId {
+        HostId(["lanewatch".into(), name.into()].into())
+    }
+
+    fn fleet() -> Fleet {
+        let gbits = BytesPerSecond::from_gbits;
+        let total = Sums {
+            hosts: 3,
+            devices: 6,
+            ports: 6,
+            active_ports: 5,
+            down_ports: 1,
+            installed: gbits(1200.0),
+            usable: gbits(863.0),
+            degraded: gbits(137.0),
+            down: gbits(200.0),
+            vf_less: gbits(200.0),
+            vfs: VfSums { limit: 32, configured: 16, held: 9, on_host: 1, free: 5, unknown: 1 },
+            ..Sums::default()
+        };
+        let firmware = [("20.31.1014", 5, 3), ("20.39.3004", 1, 1)];
+        let firmware = firmware.map(|(version, devices, hosts)| (version.to_owned(), FirmwareCount { devices, hosts }));
+        let fix = |action, subject: &str, device: &str, gain| Repair {
+            host: id("n2:10015"),
+            action,
+            subject: subject.to_owned(),
+            devices: BTreeSet::from([device.to_owned()]),
+            gain: gbits(gain),
+        };
+        Fleet {
+            time: 1_790_000_000.25,
+            identity: vec!["job".to_owned(), "instance".to_owned()],
+            by: vec!["rack".to_owned()],
+            total,
+            groups: BTreeMap::from([(vec!["r\"1\", left".to_owned()], total)]),
+            models: BTreeMap::from([(("MT4123".to_owned(), "TST1".to_owned()), ModelFirmware(firmware.into()))]),
+            worst: vec![HostSums {
+                id: id("n2:10015"),
+                group: vec!["r\"1\", left".to_owned()],
+                sums: Sums { hosts: 1, ..total },
+            }],
+            fixes: vec![
+                fix(RepairKind::BringUpPort, "mlx5_1/1", "mlx5_1", 200.0),
+                fix(RepairKind::FixLink, "0000:b2:00.0", "mlx5_0", 137.0),
+            ],
+            all_fixes: (2, gbits(337.0)),
+            unreachable: ExcludedHosts { count: 5, first: vec![id("n7:10015")] },
+            stale: ExcludedHosts::default(),
+            duplicate: ExcludedHosts { count: 1, first: vec![id("n1.example:10015")] },
+        }
+    }
+
+    #[test]
+    fn golden_text() {
+        committed("tests/golden/audit.txt", &text::report(&fleet()));
+        let empty = text::report(&Fleet::default());
+        assert!(empty.starts_with("0 Gb/s of 0 Gb/s installed is usable (-) on 0 hosts"), "{empty}");
+    }
+
+    #[test]
+    fn golden_json() {
+        committed("tests/golden/audit.json", &json::document(&fleet(), &["down: 1".to_owned()]).unwrap());
+    }
+
+    #[test]
+    fn golden_csv() {
+        let tables =
+            [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware].map(|which| table(&fleet(), which).unwrap());
+        committed("tests/golden/audit.csv", &tables.join("\n"));
+    }
+}

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::json::moment;
-use super::{causes, name};
+use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{ExcludedHosts, Fleet};
 use crate::model::count::{counted, counted_as};
@@ -34,6 +34,25 @@ pub fn report(fleet: &Fleet) -> String {
     worst(&mut out, fleet);
     fixes(&mut out, fleet);
     out
+}
+
+/// The causes for which bandwidth is stranded, with their words.
+fn causes(sums: &Sums) -> [(&'static str, BytesPerSecond); 5] {
+    [
+        ("degraded links", sums.degraded),
+        ("slots", sums.slot),
+        ("by design", sums.design),
+        ("ports down", sums.down),
+        ("devices gone", sums.missing),
+    ]
+}
+
+/// A host's name for people: its `instance`, after its job where there are several.
+fn name(fleet: &Fleet, id: &HostId) -> String {
+    let values =
+        fleet.identity.iter().zip(id.0.iter()).filter(|(label, _)| *label != "job" || fleet.identity.len() == 1);
+    let words: Vec<&str> = values.map(|(_, value)| &**value).collect();
+    words.join(" ")
 }
 
 /// Bandwidth of many ports: `63.0 Gb/s`, `1,234.5 Tb/s`.

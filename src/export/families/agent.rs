@@ -1,166 +1,164 @@
-//! The agent, its collectors and what they could not read.
+//! The agent, its collectors, what they could not read, and its process.
 
-use super::FIRST;
 use crate::assess::visibility::visibility;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::{Label, Series};
-use crate::export::web::Refused;
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::ReportView;
+use crate::export::web::TlsRejection;
 use crate::model::posture::Posture;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::CollectorState;
 use crate::model::time::unix_seconds;
 
-/// The rows.
+/// The agent and its collectors.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_build_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "Version of the agent and the revision it was built from.",
         labels: &["version", "revision"],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.info(&[content.agent.version.into(), content.agent.revision.into()]),
+        since: FIRST_RELEASE,
+        write: |view, out| out.info(&[view.agent.version.into(), view.agent.revision.into()]),
     },
     Family {
         name: "lanewatch_host_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "What the host says of itself: kernel release (/proc/sys/kernel/osrelease) and modes.",
         labels: &["kernel", "virtualization", "iommu", "rdma_netns_mode"],
         worst: "1",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: host_info,
     },
     Family {
         name: "lanewatch_visibility_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "How much of the host can be seen from where the agent stands (seen, nothing_there, partly, hidden), by area, \
                and the reason why not all of it.",
         labels: &["area", "visibility", "reason"],
         worst: "13",
-        since: FIRST,
-        write: |content, out| {
-            for sight in visibility(&content.report.snapshot, &content.report.vf_map) {
-                out.info(&[sight.area.into(), sight.seen.as_str().into(), sight.reason.into()]);
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for area in visibility(&view.report.snapshot, &view.report.vf_map) {
+                out.info(&[area.area.into(), area.seen.as_str().into(), area.reason.into()]);
             }
         },
     },
     Family {
         name: "lanewatch_collector_success",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Whether the collector's last pass was complete; hardware that is not there is success with nothing found.",
         labels: COLLECTOR,
         worst: "1 a collector",
-        since: FIRST,
-        write: |content, out| each(content, |labels, collector| out.gauge(labels, collector.success)),
+        since: FIRST_RELEASE,
+        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.success)),
     },
     Family {
         name: "lanewatch_collector_duration_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How long the collector's last pass took.",
         labels: COLLECTOR,
         worst: "1 a collector",
-        since: FIRST,
-        write: |content, out| each(content, |labels, collector| out.gauge(labels, collector.duration.as_secs_f64())),
+        since: FIRST_RELEASE,
+        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.duration.as_secs_f64())),
     },
     Family {
         name: "lanewatch_collector_last_success_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the collector's last complete pass ended, in seconds since 1970.",
         labels: COLLECTOR,
         worst: "1 a collector",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |labels, collector| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |labels, collector| {
                 out.known(labels, collector.last_success.map(|stamp| unix_seconds(stamp.wall)));
             });
         },
     },
     Family {
         name: "lanewatch_collector_stuck",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How many devices do not answer the collector within its deadline; they are left alone until they do.",
         labels: COLLECTOR,
         worst: "1 a collector",
-        since: FIRST,
-        write: |content, out| each(content, |labels, collector| out.gauge(labels, collector.stuck.len())),
+        since: FIRST_RELEASE,
+        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.stuck.len())),
     },
     Family {
         name: "lanewatch_read_errors_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Files and messages that could not be read, by errno class; an optional file that is missing is no error.",
         labels: &["collector", "reason"],
         worst: "7 a collector",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: read_errors,
     },
     Family {
         name: "lanewatch_quarantined_files",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Files that are left alone for a while because the driver refused them (EINVAL, EOPNOTSUPP).",
         labels: COLLECTOR,
         worst: "1 a collector",
-        since: FIRST,
-        write: |content, out| each(content, |labels, collector| out.gauge(labels, collector.quarantined)),
+        since: FIRST_RELEASE,
+        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.quarantined)),
     },
     Family {
         name: "lanewatch_config_last_reload_successful",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Whether the last reading of the configuration succeeded; after a failure the old one stays in force.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.gauge(&[], content.agent.reload_successful),
+        since: FIRST_RELEASE,
+        write: |view, out| out.gauge(&[], view.agent.reload_successful),
     },
     Family {
         name: "lanewatch_config_last_reload_success_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the configuration in force was read, in seconds since 1970.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.known(&[], content.agent.reloaded.map(unix_seconds)),
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.agent.reloaded.map(unix_seconds)),
     },
     Family {
         name: "lanewatch_web_config_last_reload_successful",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Whether the last reading of the web configuration and of its certificates succeeded.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.known(&[], content.agent.web.map(|web| f64::from(u8::from(web.reload_successful)))),
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.agent.web.map(|web| f64::from(u8::from(web.reload_successful)))),
     },
     Family {
         name: "lanewatch_web_config_last_reload_success_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the web configuration in force was read, in seconds since 1970.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.known(&[], content.agent.web.map(|web| unix_seconds(web.reloaded))),
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.agent.web.map(|web| unix_seconds(web.reloaded))),
     },
     Family {
         name: "lanewatch_web_certificate_expiry_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the certificate that the server shows ends, in seconds since 1970.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| {
-            out.known(&[], content.agent.web.and_then(|web| web.certificate_ends).map(unix_seconds));
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            out.known(&[], view.agent.web.and_then(|web| web.certificate_expires).map(unix_seconds));
         },
     },
     Family {
         name: "lanewatch_web_refused_clients_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Clients that got no encrypted connection since the agent's start, by why: most are certificates that the web \
                configuration does not accept. Absent where connections are not encrypted.",
         labels: &["reason"],
         worst: "8",
-        since: FIRST,
-        write: |content, out| {
-            let encrypted = content.agent.web.is_some_and(|web| web.certificate_ends.is_some());
-            for (why, count) in Refused::ALL.iter().zip(content.agent.refused).filter(|_| encrypted) {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            let encrypted = view.agent.web.is_some_and(|web| web.certificate_expires.is_some());
+            for (why, count) in TlsRejection::ALL.iter().zip(view.agent.tls_rejections).filter(|_| encrypted) {
                 out.counter(&[why.as_str().into()], count);
             }
         },
@@ -169,15 +167,15 @@ pub const FAMILIES: &[Family] = &[
 
 const COLLECTOR: &[&str] = &["collector"];
 
-fn each(content: &Content<'_>, mut write: impl FnMut(&[Label<'_>], &CollectorState)) {
-    for collector in &content.report.snapshot.collectors {
+fn each(view: &ReportView<'_>, mut write: impl FnMut(&[Label<'_>], &CollectorState)) {
+    for collector in &view.report.snapshot.collectors {
         write(&[collector.name.into()], collector);
     }
 }
 
-fn host_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    let kernel = content.report.snapshot.system().and_then(|system| system.kernel.as_ref());
-    let posture = content.report.snapshot.all::<Posture>().next();
+fn host_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let kernel = view.report.snapshot.system().and_then(|system| system.kernel.as_ref());
+    let posture = view.report.snapshot.all::<Posture>().next();
     out.info(&[
         kernel.into(),
         posture.and_then(|posture| posture.virtualization).into(),
@@ -186,10 +184,54 @@ fn host_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
     ]);
 }
 
-fn read_errors(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for collector in &content.report.snapshot.collectors {
+fn read_errors(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for collector in &view.report.snapshot.collectors {
         for (reason, count) in ReadError::ALL.iter().zip(collector.errors) {
             out.counter(&[collector.name.into(), reason.as_str().into()], count);
         }
     }
 }
+
+/// The process, by the names that every exporter uses.
+pub const PROCESS: &[Family] = &[
+    Family {
+        name: "process_cpu_seconds_total",
+        kind: MetricKind::Counter,
+        help: "User and system CPU time of the agent (/proc/self/stat).",
+        labels: &[],
+        worst: "1",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            if let Some(cpu) = view.process.cpu {
+                out.seconds(&[], cpu.as_secs_f64());
+            }
+        },
+    },
+    Family {
+        name: "process_resident_memory_bytes",
+        kind: MetricKind::Gauge,
+        help: "Resident memory of the agent (/proc/self/stat).",
+        labels: &[],
+        worst: "1",
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.process.resident_bytes),
+    },
+    Family {
+        name: "process_open_fds",
+        kind: MetricKind::Gauge,
+        help: "Open file descriptors of the agent (/proc/self/fd).",
+        labels: &[],
+        worst: "1",
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.process.open_fds),
+    },
+    Family {
+        name: "process_start_time_seconds",
+        kind: MetricKind::Gauge,
+        help: "Start of the agent in seconds since 1970 (/proc/self/stat, /proc/stat).",
+        labels: &[],
+        worst: "1",
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.process.started),
+    },
+];

@@ -1,18 +1,16 @@
 //! RDMA devices.
 
-use super::FIRST;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::{Label, Series};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::ReportView;
 use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::{QueuePairs, RdmaDevice, RdmaResources};
 
-/// The rows.
+/// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_device_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "What an RDMA device is (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid} and its \
                PCI function).",
         labels: &[
@@ -28,54 +26,54 @@ pub const FAMILIES: &[Family] = &[
             "function",
         ],
         worst: "1 a device",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: device_info,
     },
     Family {
         name: "lanewatch_device_events_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Counters of the device itself by the driver's own names \
                (/sys/class/infiniband/<device>/hw_counters/<counter>).",
         labels: &["device", "counter", "class"],
         worst: "1 a device and counter file; none with most drivers",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: device_events,
     },
     Family {
         name: "lanewatch_device_level",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Levels among the device's counter files, such as active queue pairs \
                (/sys/class/infiniband/<device>/hw_counters/<counter>).",
         labels: &["device", "counter"],
         worst: "1 a device and level file; none with most drivers",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: device_level,
     },
     Family {
         name: "lanewatch_rdma_resources",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Objects that programs hold on a device, from the kernel's memory (RDMA_NLDEV_CMD_RES_GET).",
         labels: &["device", "resource"],
         worst: "7 a device",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: resources,
     },
     Family {
         name: "lanewatch_rdma_queue_pairs",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Queue pairs of a device by type and state (RDMA_NLDEV_CMD_RES_QP_GET); only with --collector.rdma_qp, as \
                each costs a firmware command.",
         labels: &["device", "type", "state"],
         worst: "about 10 a device; none by default",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: queue_pairs,
     },
 ];
 
-fn device_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for device in &content.devices {
+fn device_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for device in &view.devices {
         let identity = &device.identity;
-        let function = identity.pci_address.and_then(|address| content.function(address));
+        let function = identity.pci_address.and_then(|address| view.function(address));
         out.info(&[
             device.name.as_str().into(),
             identity.pci_address.into(),
@@ -100,15 +98,15 @@ fn kind(function: Option<&PciFunction>) -> &'static str {
 }
 
 /// Devices of which everything is shown: not those of VFs, of which there may be hundreds.
-fn whole<'a>(content: &'a Content<'_>) -> impl Iterator<Item = &'a RdmaDevice> {
-    content.devices.iter().copied().filter(|device| {
-        let function = device.identity.pci_address.and_then(|address| content.function(address));
+fn whole<'a>(view: &'a ReportView<'_>) -> impl Iterator<Item = &'a RdmaDevice> {
+    view.devices.iter().copied().filter(|device| {
+        let function = device.identity.pci_address.and_then(|address| view.function(address));
         !function.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }))
     })
 }
 
-fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for device in whole(content) {
+fn device_events(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for device in whole(view) {
         for (counter, value) in device.counters.iter() {
             let class = match counter.meaning {
                 CounterKind::Level => continue,
@@ -124,16 +122,16 @@ fn device_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn device_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for device in whole(content) {
+fn device_level(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for device in whole(view) {
         for (counter, value) in device.counters.iter().filter(|(counter, _)| counter.meaning == CounterKind::Level) {
             out.gauge(&[device.name.as_str().into(), (&counter.name).into()], value);
         }
     }
 }
 
-fn queue_pairs(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    let mut all: Vec<&QueuePairs> = content.report.snapshot.all().collect();
+fn queue_pairs(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let mut all: Vec<&QueuePairs> = view.report.snapshot.all().collect();
     all.sort_by(|a, b| a.device.cmp(&b.device));
     all.dedup_by(|a, b| a.device == b.device);
     for QueuePairs { device, counts } in all {
@@ -143,8 +141,8 @@ fn queue_pairs(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn resources(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    let mut all: Vec<&RdmaResources> = content.report.snapshot.all().collect();
+fn resources(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let mut all: Vec<&RdmaResources> = view.report.snapshot.all().collect();
     all.sort_by(|a, b| a.device.cmp(&b.device));
     all.dedup_by(|a, b| a.device == b.device);
     for RdmaResources { device, counts } in all {

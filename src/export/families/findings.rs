@@ -2,48 +2,46 @@
 
 use std::collections::BTreeSet;
 
-use super::FIRST;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::{Label, Series};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::ReportView;
 use crate::model::check::{Check, CheckResult};
 use crate::model::ids::DeviceName;
 use crate::model::time::unix_seconds;
 
-/// The rows.
+/// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_finding",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Is 1 while a check's finding on a subject holds; findings that policy accepts are left out.",
         labels: &["check", "severity", "subject", "reason", "device", "port", "pci_address"],
         worst: "1 a check and subject; none where all is well",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: findings,
     },
     Family {
         name: "lanewatch_check_subjects",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How many subjects stand where with a check; always there for every check and result.",
         labels: &["check", "result"],
         worst: "5 a check",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: subjects,
     },
     Family {
         name: "lanewatch_evaluation_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the checks last ran, in seconds since 1970.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.gauge(&[], unix_seconds(content.report.evaluated)),
+        since: FIRST_RELEASE,
+        write: |view, out| out.gauge(&[], unix_seconds(view.report.evaluated)),
     },
 ];
 
-fn findings(content: &Content<'_>, out: &mut Series<'_, '_>) {
+fn findings(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     let mut written = BTreeSet::new();
-    for finding in &content.report.findings {
+    for finding in &view.report.findings {
         let found = &finding.condition;
         let (device, port, address) = (found.device.as_ref(), found.port, found.pci_address);
         if written.insert((found.check, found.severity, &found.subject, found.reason, device, port, address)) {
@@ -63,9 +61,9 @@ fn findings(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn subjects(content: &Content<'_>, out: &mut Series<'_, '_>) {
+fn subjects(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     for check in Check::ALL {
-        let counts = content.report.standings.get(check).copied().unwrap_or_default();
+        let counts = view.report.standings.get(check).copied().unwrap_or_default();
         for (standing, count) in CheckResult::ALL.iter().zip(counts) {
             out.gauge(&[check.as_str().into(), standing.as_str().into()], count);
         }

@@ -1,34 +1,32 @@
 //! Ethernet ports that carry RDMA.
 
-use super::FIRST;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::{Label, Series};
-use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::ReportView;
+use crate::model::ethtool::{PauseDirection, StatisticKind, NetdevLine, NetdevStatistics, NetdevStatistic};
 use crate::model::netsetup::{NetdevSetup, PriorityTrust};
 
-/// The rows.
+/// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "How an interface beside an RDMA device is set up: PFC and trust (RTM_GETDCB), error correction and pauses \
                (ethtool netlink), IPoIB mode (/sys/class/net/<netdev>/mode).",
         labels: &["netdev", "device", "pci_address", "pfc_priorities", "trust", "dcbx", "fec", "pause", "ipoib_mode"],
         worst: "1 an interface; none for VFs beside their PF",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: info,
     },
     Family {
         name: "lanewatch_netdev_events_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Discards, line and PCIe errors of an Ethernet port by the driver's own names, those that are known, and \
                the standard ones that it does not count itself (ethtool statistics).",
         labels: &["netdev", "counter", "class"],
         worst: "about 80 an interface",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |netdev, name, meaning, value| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |netdev, name, meaning, value| {
                 if let StatisticKind::Event(class) = meaning {
                     out.counter(&[netdev, name, class.as_str().into()], value);
                 }
@@ -37,30 +35,30 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_netdev_pfc_frames_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Pause frames of a priority that the port received or sent (ethtool statistics, else RTM_GETDCB).",
         labels: &["netdev", "priority", "direction"],
         worst: "16 an interface; only priorities with PFC on mlx5",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |netdev, _, meaning, value| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |netdev, _, meaning, value| {
                 if let StatisticKind::PfcFrames { priority, direction } = meaning {
                     out.counter(&[netdev, u32::from(priority).into(), direction.as_str().into()], value);
                 }
             });
-            dcb_frames(content, out);
+            dcb_frames(view, out);
         },
     },
     Family {
         name: "lanewatch_netdev_pause_seconds_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Time for which a priority stood still because the network asked for it or was asked; priority global is the \
                whole link (ethtool statistics).",
         labels: &["netdev", "priority", "direction"],
         worst: "18 an interface",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |netdev, _, meaning, value| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |netdev, _, meaning, value| {
                 if let StatisticKind::PauseMicroseconds { priority, direction } = meaning {
                     let priority = priority.map_or(Label::Text("global"), |priority| u32::from(priority).into());
                     #[expect(clippy::cast_precision_loss, reason = "microseconds of a pause are far below 2^53")]
@@ -71,13 +69,13 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_netdev_stalled_ratio",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Share of the last second for which the card waited for PCIe credits (ethtool statistics outbound_pci_stalled_*).",
         labels: &["netdev", "counter"],
         worst: "2 an interface with mlx5",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |netdev, name, meaning, value| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |netdev, name, meaning, value| {
                 if let Ok(percent) = u32::try_from(value)
                     && meaning == StatisticKind::Percent
                 {
@@ -89,16 +87,16 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// Settings by interface, the first where there are two of one name.
-fn setups<'a>(content: &Content<'a>) -> Vec<&'a NetdevSetup> {
-    let mut all: Vec<&NetdevSetup> = content.report.snapshot.all().collect();
+fn setups<'a>(view: &ReportView<'a>) -> Vec<&'a NetdevSetup> {
+    let mut all: Vec<&NetdevSetup> = view.report.snapshot.all().collect();
     all.sort_by(|a, b| a.netdev.cmp(&b.netdev));
     all.dedup_by(|a, b| a.netdev == b.netdev);
     all
 }
 
-fn info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for setup in setups(content) {
-        let line = content.report.snapshot.all::<NetdevLine>().find(|line| line.netdev == setup.netdev);
+fn info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for setup in setups(view) {
+        let line = view.report.snapshot.all::<NetdevLine>().find(|line| line.netdev == setup.netdev);
         let pause = line.and_then(|line| line.pause).map(|(received, sent)| match (received, sent) {
             (true, true) => "both",
             (true, false) => "received",
@@ -121,9 +119,9 @@ fn info(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 /// Frames of priorities with PFC, and those that were counted, where ethtool's statistics do not have them.
-fn dcb_frames(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for setup in setups(content) {
-        let statistics = content.report.snapshot.all::<NetdevStatistics>().find(|known| known.netdev == setup.netdev);
+fn dcb_frames(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for setup in setups(view) {
+        let statistics = view.report.snapshot.all::<NetdevStatistics>().find(|known| known.netdev == setup.netdev);
         let counted = statistics.is_some_and(|statistics| {
             statistics.layout.iter().any(|known| matches!(known.meaning, StatisticKind::PfcFrames { .. }))
         });
@@ -144,8 +142,8 @@ fn dcb_frames(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn each<'a>(content: &Content<'a>, mut write: impl FnMut(Label<'a>, Label<'a>, StatisticKind, u64)) {
-    let mut all: Vec<&NetdevStatistics> = content.report.snapshot.all().collect();
+fn each<'a>(view: &ReportView<'a>, mut write: impl FnMut(Label<'a>, Label<'a>, StatisticKind, u64)) {
+    let mut all: Vec<&NetdevStatistics> = view.report.snapshot.all().collect();
     all.sort_by(|a, b| a.netdev.cmp(&b.netdev));
     all.dedup_by(|a, b| a.netdev == b.netdev);
     for statistics in all {

@@ -1,108 +1,106 @@
 //! PCIe links and paths, and error reporting.
 
-use super::FIRST;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::{Label, Series};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::ReportView;
 use crate::model::pcie::{AerSeverity, FunctionKind, PciFunction};
 use crate::model::topology::Link;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
-/// The rows.
+/// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
     link(
         "lanewatch_pcie_link_speed_transfers_per_second",
         "Speed of a lane the link runs at (/sys/bus/pci/devices/<address>/current_link_speed).",
-        |content, out| speed(content, out, |link| link.speed().current),
+        |view, out| speed(view, out, |link| link.speed().current),
     ),
     link(
         "lanewatch_pcie_link_max_speed_transfers_per_second",
         "Fastest speed of a lane that the device can do (/sys/bus/pci/devices/<address>/max_link_speed).",
-        |content, out| speed(content, out, |link| link.speed().device),
+        |view, out| speed(view, out, |link| link.speed().device),
     ),
     link(
         "lanewatch_pcie_link_capable_speed_transfers_per_second",
         "Fastest speed of a lane that both ends of the link can do (max_link_speed of the device and the port above).",
-        |content, out| speed(content, out, |link| link.speed().capable()),
+        |view, out| speed(view, out, |link| link.speed().capable()),
     ),
     link(
         "lanewatch_pcie_link_width_lanes",
         "How many lanes the link runs with (/sys/bus/pci/devices/<address>/current_link_width).",
-        |content, out| width(content, out, |link| link.width().current),
+        |view, out| width(view, out, |link| link.width().current),
     ),
     link(
         "lanewatch_pcie_link_max_width_lanes",
         "How many lanes the device can use (/sys/bus/pci/devices/<address>/max_link_width).",
-        |content, out| width(content, out, |link| link.width().device),
+        |view, out| width(view, out, |link| link.width().device),
     ),
     link(
         "lanewatch_pcie_link_capable_width_lanes",
         "How many lanes both ends of the link can use (max_link_width of the device and the port above).",
-        |content, out| width(content, out, |link| link.width().capable()),
+        |view, out| width(view, out, |link| link.width().capable()),
     ),
     link(
         "lanewatch_pcie_link_current_bandwidth_bytes_per_second",
         "What the link carries each way at its speed and width (current_link_speed times current_link_width).",
-        |content, out| bandwidth(content, out, Link::bandwidth),
+        |view, out| bandwidth(view, out, Link::bandwidth),
     ),
     link(
         "lanewatch_pcie_link_capable_bandwidth_bytes_per_second",
         "What the link could carry each way, both ends considered (max_link_speed times max_link_width of both ends).",
-        |content, out| bandwidth(content, out, Link::capable_bandwidth),
+        |view, out| bandwidth(view, out, Link::capable_bandwidth),
     ),
     Family {
         name: "lanewatch_pcie_link_changes_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Changes of speed or width that the agent saw since its start (current_link_speed, current_link_width).",
         labels: ADDRESS,
         worst: "1 a link",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: link_changes,
     },
     Family {
         name: "lanewatch_pcie_path_bandwidth_bytes_per_second",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "What the device's whole PCIe path carries each way: the least over its links (current_link_*).",
         labels: &["device", "pci_address"],
         worst: "1 a device",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: path_bandwidth,
     },
     Family {
         name: "lanewatch_pcie_path_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "The link that limits the device's PCIe path, with its speed and width (current_link_*).",
         labels: &["device", "pci_address", "limiting_pci_address", "limiting_speed", "limiting_width"],
         worst: "1 a device, VFs left out",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: path_info,
     },
     Family {
         name: "lanewatch_pcie_aer_events_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Errors that a function or port reported (/sys/bus/pci/devices/<address>/aer_dev_<class>, the total).",
         labels: AER,
         worst: "3 a PF and 3 a port above",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: aer_events,
     },
     Family {
         name: "lanewatch_pcie_aer_errors_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "The same errors by name, those that are not zero (/sys/bus/pci/devices/<address>/aer_dev_<class>).",
         labels: &["pci_address", "class", "error"],
         worst: "about 50 a PF and port above; none where all is well",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: aer_errors,
     },
     Family {
         name: "lanewatch_pcie_aer_root_port_messages_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Error messages that a root port received from below \
                (/sys/bus/pci/devices/<address>/aer_rootport_total_err_<class>).",
         labels: AER,
         worst: "3 a root port",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: root_messages,
     },
 ];
@@ -111,45 +109,45 @@ const ADDRESS: &[&str] = &["pci_address"];
 const AER: &[&str] = &["pci_address", "class"];
 
 /// A gauge of every link.
-const fn link(name: &'static str, help: &'static str, write: fn(&Content<'_>, &mut Series<'_, '_>)) -> Family {
-    Family { name, kind: Kind::Gauge, help, labels: ADDRESS, worst: "1 a link", since: FIRST, write }
+const fn link(name: &'static str, help: &'static str, write: fn(&ReportView<'_>, &mut Series<'_, '_>)) -> Family {
+    Family { name, kind: MetricKind::Gauge, help, labels: ADDRESS, worst: "1 a link", since: FIRST_RELEASE, write }
 }
 
-fn speed(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<TransfersPerSecond>) {
-    for link in content.report.topology.links.values() {
+fn speed(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<TransfersPerSecond>) {
+    for link in view.report.topology.links.values() {
         out.known(&[link.name.into()], of(link).map(|speed| speed.0));
     }
 }
 
-fn width(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<Lanes>) {
-    for link in content.report.topology.links.values() {
+fn width(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<Lanes>) {
+    for link in view.report.topology.links.values() {
         out.known(&[link.name.into()], of(link).map(|width| u32::from(width.0)));
     }
 }
 
-fn bandwidth(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<BytesPerSecond>) {
-    for link in content.report.topology.links.values() {
+fn bandwidth(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<BytesPerSecond>) {
+    for link in view.report.topology.links.values() {
         out.known(&[link.name.into()], of(link).map(|bandwidth| bandwidth.0));
     }
 }
 
-fn link_changes(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for name in content.report.topology.links.keys() {
-        out.counter(&[(*name).into()], content.report.link_changes.get(name).copied().unwrap_or(0));
+fn link_changes(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for name in view.report.topology.links.keys() {
+        out.counter(&[(*name).into()], view.report.link_changes.get(name).copied().unwrap_or(0));
     }
 }
 
-fn path_bandwidth(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for (device, path) in &content.report.lanes.paths {
+fn path_bandwidth(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for (device, path) in &view.report.lanes.paths {
         out.gauge(&[device.as_str().into(), path.function.into()], path.bandwidth.0);
     }
 }
 
-fn path_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    let of_vf = |address| content.function(address).is_some_and(|f| matches!(f.kind, FunctionKind::Virtual { .. }));
+fn path_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let of_vf = |address| view.function(address).is_some_and(|f| matches!(f.kind, FunctionKind::Virtual { .. }));
     // A VF's path is its PF's.
-    for (device, path) in content.report.lanes.paths.iter().filter(|(_, path)| !of_vf(path.function)) {
-        let link = content.report.topology.links.get(&path.limiting);
+    for (device, path) in view.report.lanes.paths.iter().filter(|(_, path)| !of_vf(path.function)) {
+        let link = view.report.topology.links.get(&path.limiting);
         let speed = link.and_then(|link| link.speed().current);
         let width = link.and_then(|link| link.width().current);
         out.info(&[
@@ -163,12 +161,12 @@ fn path_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
 }
 
 /// Functions that report errors of their own: VFs only repeat their PF's.
-fn reporting<'a>(content: &Content<'a>) -> impl Iterator<Item = &'a PciFunction> {
-    content.functions.iter().copied().filter(|function| !matches!(function.kind, FunctionKind::Virtual { .. }))
+fn reporting<'a>(view: &ReportView<'a>) -> impl Iterator<Item = &'a PciFunction> {
+    view.functions.iter().copied().filter(|function| !matches!(function.kind, FunctionKind::Virtual { .. }))
 }
 
-fn aer_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for function in reporting(content) {
+fn aer_events(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for function in reporting(view) {
         for (severity, class) in AerSeverity::ALL.iter().zip(&function.aer.classes) {
             if let Some(class) = class {
                 out.counter(&[function.address.into(), severity.as_str().into()], class.total);
@@ -177,8 +175,8 @@ fn aer_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn aer_errors(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for function in reporting(content) {
+fn aer_errors(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for function in reporting(view) {
         for (severity, class) in AerSeverity::ALL.iter().zip(&function.aer.classes) {
             let errors = class.iter().flat_map(|class| &class.errors).filter(|(_, count)| *count > 0);
             let mut written: Vec<&str> = Vec::new();
@@ -193,8 +191,8 @@ fn aer_errors(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn root_messages(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for function in reporting(content) {
+fn root_messages(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for function in reporting(view) {
         for (severity, total) in AerSeverity::ALL.iter().zip(function.aer.root_totals) {
             if let Some(total) = total {
                 out.counter(&[function.address.into(), severity.as_str().into()], total);

@@ -1,87 +1,87 @@
-//! Ports: state, rate, traffic and every other counter.
+//! Ports: state, rate, traffic, every other counter, and how they are addressed.
 
-use super::FIRST;
 use crate::assess::capacity::PortCapacity;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::{Content, PortRow};
-use crate::export::series::{Label, Series};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::{PortView, ReportView};
 use crate::model::counter::CounterKind;
+use crate::model::netsetup::PortAddressing;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState};
 use crate::model::reading::Reading;
+use crate::model::snapshot::Snapshot;
 use crate::model::units::BytesPerSecond;
 
-/// The rows.
+/// State, rate and counters.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "What a port is (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed and width \
                while it is active.",
         labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width"],
         worst: "1 a port",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: port_info,
     },
     Family {
         name: "lanewatch_port_state",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Logical state of the port, 1 for the one it is in (/sys/class/infiniband/<device>/ports/<port>/state); of a \
                VF's port ACTIVE and the one it is in.",
         labels: &["device", "port", "state"],
         worst: "6 a port",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: port_state,
     },
     Family {
         name: "lanewatch_port_physical_state",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Physical state of the port, 1 for the one it is in \
                (/sys/class/infiniband/<device>/ports/<port>/phys_state).",
         labels: &["device", "port", "state"],
         worst: "7 a port",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: port_physical_state,
     },
     Family {
         name: "lanewatch_port_rate_bytes_per_second",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Data rate of an active port each way (/sys/class/infiniband/<device>/ports/<port>/rate).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| {
-            for row in &content.ports {
-                out.known(&row.labels(), row.lane.and_then(|lane| lane.rate).map(|rate| rate.0));
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for row in &view.ports {
+                out.known(&labels(row), row.lane.and_then(|lane| lane.rate).map(|rate| rate.0));
             }
         },
     },
     Family {
         name: "lanewatch_port_ceiling_bytes_per_second",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "The least of the port's rate and its whole PCIe path: the most that this port can move each way.",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| lane(content, out, |lane| lane.ceiling),
+        since: FIRST_RELEASE,
+        write: |view, out| lane(view, out, |lane| lane.ceiling),
     },
     Family {
         name: "lanewatch_port_share_bytes_per_second",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "What is left of the port's ceiling when all active ports of its PCIe path run at once.",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| lane(content, out, |lane| lane.share),
+        since: FIRST_RELEASE,
+        write: |view, out| lane(view, out, |lane| lane.share),
     },
     Family {
         name: "lanewatch_port_received_bytes_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Bytes received (counters/port_rcv_data in words of 4 bytes, or hw_counters/rx_bytes).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| {
-            total(content, out, |meaning| match meaning {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            total(view, out, |meaning| match meaning {
                 CounterKind::ReceivedBytes { unit } => Some(unit),
                 _ => None,
             });
@@ -89,13 +89,13 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_port_transmitted_bytes_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Bytes transmitted (counters/port_xmit_data in words of 4 bytes, or hw_counters/tx_bytes).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| {
-            total(content, out, |meaning| match meaning {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            total(view, out, |meaning| match meaning {
                 CounterKind::TransmittedBytes { unit } => Some(unit),
                 _ => None,
             });
@@ -103,72 +103,77 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_port_received_packets_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Packets received (counters/port_rcv_packets, or hw_counters/rx_pkts).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| total(content, out, |meaning| (meaning == CounterKind::ReceivedPackets).then_some(1)),
+        since: FIRST_RELEASE,
+        write: |view, out| total(view, out, |meaning| (meaning == CounterKind::ReceivedPackets).then_some(1)),
     },
     Family {
         name: "lanewatch_port_transmitted_packets_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Packets transmitted (counters/port_xmit_packets, or hw_counters/tx_pkts).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| total(content, out, |meaning| (meaning == CounterKind::TransmittedPackets).then_some(1)),
+        since: FIRST_RELEASE,
+        write: |view, out| total(view, out, |meaning| (meaning == CounterKind::TransmittedPackets).then_some(1)),
     },
     Family {
         name: "lanewatch_port_transmit_wait_ticks_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Ticks, of a length only the device knows, with data to send and no credit (counters/port_xmit_wait).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
-        write: |content, out| total(content, out, |meaning| (meaning == CounterKind::TransmitWait).then_some(1)),
+        since: FIRST_RELEASE,
+        write: |view, out| total(view, out, |meaning| (meaning == CounterKind::TransmitWait).then_some(1)),
     },
     Family {
         name: "lanewatch_port_events_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Every other counter of the port by the kernel's own name \
                (/sys/class/infiniband/<device>/ports/<port>/{counters,hw_counters}/<counter>).",
         labels: &["device", "port", "counter", "class"],
         worst: "1 a port and counter file, about 50 a port",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: port_events,
     },
     Family {
         name: "lanewatch_port_level",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Levels among the port's counter files, such as active queue pairs \
                (/sys/class/infiniband/<device>/ports/<port>/hw_counters/<counter>).",
         labels: &["device", "port", "counter"],
         worst: "about 30 a port with bnxt_re, 1 with mana, none with others",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: port_level,
     },
     Family {
         name: "lanewatch_port_saturated_counters",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How many of the port's counters stand at their field's maximum and no longer count (counters/*).",
         labels: PORT,
         worst: "1 a port",
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: saturated,
     },
 ];
 
 const PORT: &[&str] = &["device", "port"];
 
-/// Ports of which everything is shown.
-fn whole<'a>(content: &'a Content<'_>) -> impl Iterator<Item = &'a PortRow<'a>> {
-    content.ports.iter().filter(|row| !row.brief)
+/// The `device` and `port` labels.
+fn labels<'a>(row: &PortView<'a>) -> [Label<'a>; 2] {
+    [row.device.name.as_str().into(), row.port.number.into()]
 }
 
-fn port_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in whole(content) {
-        let ([device, number], port) = (row.labels(), row.port);
+/// Ports of which everything is shown.
+fn whole<'a>(view: &'a ReportView<'_>) -> impl Iterator<Item = &'a PortView<'a>> {
+    view.ports.iter().filter(|row| !row.brief)
+}
+
+fn port_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for row in whole(view) {
+        let ([device, number], port) = (labels(row), row.port);
         // Down, some drivers (mlx5 with Ethernet) name a rate that means nothing.
         let rate = if port.is_active() { port.rate.value() } else { None };
         out.info(&[
@@ -183,9 +188,9 @@ fn port_info(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn port_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in &content.ports {
-        let (Reading::Value(now), [device, number]) = (row.port.state, row.labels()) else { continue };
+fn port_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for row in &view.ports {
+        let (Reading::Value(now), [device, number]) = (row.port.state, labels(row)) else { continue };
         let shown = |state: &PortState| !row.brief || *state == PortState::Active || *state == now;
         for state in PortState::ALL.into_iter().filter(shown) {
             out.gauge(&[device, number, state.as_str().into()], state == now);
@@ -193,33 +198,33 @@ fn port_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn port_physical_state(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in whole(content) {
-        let (Reading::Value(now), [device, number]) = (row.port.physical_state, row.labels()) else { continue };
+fn port_physical_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for row in whole(view) {
+        let (Reading::Value(now), [device, number]) = (row.port.physical_state, labels(row)) else { continue };
         for state in PhysicalState::ALL {
             out.gauge(&[device, number, state.as_str().into()], state == now);
         }
     }
 }
 
-fn lane(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&PortCapacity) -> Option<BytesPerSecond>) {
-    for row in whole(content) {
-        out.known(&row.labels(), row.lane.and_then(&of).map(|rate| rate.0));
+fn lane(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&PortCapacity) -> Option<BytesPerSecond>) {
+    for row in whole(view) {
+        out.known(&labels(row), row.lane.and_then(&of).map(|rate| rate.0));
     }
 }
 
-fn total(content: &Content<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(CounterKind) -> Option<u64>) {
-    for row in whole(content) {
+fn total(view: &ReportView<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(CounterKind) -> Option<u64>) {
+    for row in whole(view) {
         let port = row.port;
         if let Some(value) = port.pma.total(&wanted).or_else(|| port.hardware.total(&wanted)) {
-            out.counter(&row.labels(), value);
+            out.counter(&labels(row), value);
         }
     }
 }
 
-fn port_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in whole(content) {
-        let [device, number] = row.labels();
+fn port_events(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for row in whole(view) {
+        let [device, number] = labels(row);
         for (counter, value) in row.port.counters() {
             if let CounterKind::Event(class) = counter.meaning {
                 out.counter(&[device, number, (&counter.name).into(), class.as_str().into()], value);
@@ -228,19 +233,108 @@ fn port_events(content: &Content<'_>, out: &mut Series<'_, '_>) {
     }
 }
 
-fn port_level(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in whole(content) {
-        let [device, number] = row.labels();
+fn port_level(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for row in whole(view) {
+        let [device, number] = labels(row);
         for (counter, value) in row.port.counters().filter(|(counter, _)| counter.meaning == CounterKind::Level) {
             out.gauge(&[device, number, (&counter.name).into()], value);
         }
     }
 }
 
-fn saturated(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    for row in whole(content) {
+fn saturated(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for row in whole(view) {
         if row.port.counters().next().is_some() {
-            out.gauge(&row.labels(), row.port.pma.saturated().chain(row.port.hardware.saturated()).count());
+            out.gauge(&labels(row), row.port.pma.saturated().chain(row.port.hardware.saturated()).count());
         }
+    }
+}
+
+/// GIDs and the defaults of RoCE connections.
+pub const ADDRESSING: &[Family] = &[
+    Family {
+        name: "lanewatch_port_gids",
+        kind: MetricKind::Gauge,
+        help: "GIDs of a port by type, in the kernel's words \
+               (/sys/class/infiniband/<device>/ports/<port>/gid_attrs/types).",
+        labels: &["device", "port", "gid_type"],
+        worst: "2 a port; none for VFs beside their PF",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for addressing in addressings(&view.report.snapshot) {
+                for (kind, count) in &addressing.gids {
+                    let port = &addressing.port;
+                    out.gauge(&[port.device.as_str().into(), port.port.into(), kind.into()], *count);
+                }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_port_roce_info",
+        kind: MetricKind::Info,
+        help: "How RoCE connections of a port go by default, where somebody set it \
+               (/sys/kernel/config/rdma_cm/<device>/ports/<port>, /sys/class/infiniband/<device>/tc/<port>).",
+        labels: &["device", "port", "default_mode", "default_tos", "traffic_class"],
+        worst: "1 a port; none for VFs beside their PF",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for addressing in addressings(&view.report.snapshot) {
+                let PortAddressing { port, default_mode, default_tos, traffic_class, .. } = addressing;
+                let number = |value: &Option<u64>| value.map(|value| value.to_string());
+                let (tos, class) = (number(default_tos), number(traffic_class));
+                if default_mode.is_some() || tos.is_some() || class.is_some() {
+                    out.info(&[
+                        port.device.as_str().into(),
+                        port.port.into(),
+                        default_mode.as_ref().into(),
+                        tos.as_deref().into(),
+                        class.as_deref().into(),
+                    ]);
+                }
+            }
+        },
+    },
+];
+
+/// Tables are read seldom: of a device that is gone since then nothing is told.
+fn addressings(snapshot: &Snapshot) -> Vec<&PortAddressing> {
+    let listed = snapshot.collector("rdma").and_then(|rdma| rdma.listed.as_ref());
+    let is_gone = |name: &str| listed.is_some_and(|listed| !listed.iter().any(|there| **there == *name));
+    let mut all: Vec<&PortAddressing> =
+        snapshot.all().filter(|one: &&PortAddressing| !is_gone(one.port.device.as_str())).collect();
+    all.sort_by(|a, b| a.port.cmp(&b.port));
+    all.dedup_by(|a, b| a.port == b.port);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::model::ids::{DeviceName, PortKey};
+    use crate::model::snapshot::{CollectorState, Fact};
+    use crate::model::time::{Timestamp, BootTime};
+
+    #[test]
+    fn a_device_that_is_gone_has_no_gids() {
+        let addressing = |name| PortAddressing {
+            port: PortKey { device: DeviceName::new(name), port: 1 },
+            gids: vec![(Arc::from("RoCE v2"), 1)],
+            roce_v2: Vec::new(),
+            default_mode: None,
+            default_tos: None,
+            traffic_class: None,
+        };
+        let told = |listed: Option<&[&str]>| -> Vec<String> {
+            let listed = listed.map(|names| names.iter().map(|name| Arc::from(*name)).collect());
+            let rdma = CollectorState { name: "rdma", listed, ..CollectorState::default() };
+            let facts = ["mlx5_0", "mlx5_1"].map(|name| Arc::new(addressing(name)) as Fact);
+            let snapshot = Snapshot::new(Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH }, facts, vec![rdma]);
+            addressings(&snapshot).iter().map(|one| one.port.device.to_string()).collect()
+        };
+        assert_eq!(told(Some(&["mlx5_0"])), ["mlx5_0"]);
+        assert_eq!(told(None), ["mlx5_0", "mlx5_1"], "without a listing nobody is known to be gone");
     }
 }

@@ -1,25 +1,23 @@
 //! Probes.
 
-use super::FIRST;
 use crate::bench::peers::request::RequestResult;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::Label;
-use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind};
+use crate::export::view::ReportView;
 use crate::model::ids::DeviceName;
+use crate::model::benchmark::{Outcome, Benchmark, BenchmarkKey, BenchmarkRun, SkipReason};
 use crate::model::time::unix_seconds;
 
-/// The rows.
+/// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_runs_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Runs of a probe since the agent's start, by how they ended.",
         labels: &["probe", "device", "port", "result"],
         worst: "5 a probe and port",
-        since: FIRST,
-        write: |content, out| {
-            for (key, past) in &*content.report.probes {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (key, past) in &*view.report.probes {
                 for (outcome, count) in Outcome::ALL.iter().zip(past.counts) {
                     let [probe, device, port] = labels(key);
                     out.counter(&[probe, device, port, outcome.as_str().into()], count);
@@ -29,14 +27,14 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_probe_skipped_runs_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Runs of a probe that were left out since the agent's start so as not to disturb, by why.",
         labels: &["probe", "reason"],
         worst: "11 a probe",
-        since: FIRST,
-        write: |content, out| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
             for probe in Benchmark::ALL {
-                let pasts = || content.report.probes.iter().filter(|(key, _)| key.probe == *probe);
+                let pasts = || view.report.probes.iter().filter(|(key, _)| key.probe == *probe);
                 if pasts().next().is_none() {
                     continue;
                 }
@@ -49,27 +47,27 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_probe_server_requests_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Requests of peers to start a server for their probe since the agent's start, by how they ended; absent \
                where none is started for them.",
         labels: &["result"],
         worst: "12",
-        since: FIRST,
-        write: |content, out| {
-            for (result, count) in RequestResult::ALL.iter().zip(content.agent.probe_requests.into_iter().flatten()) {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (result, count) in RequestResult::ALL.iter().zip(view.agent.probe_requests.into_iter().flatten()) {
                 out.counter(&[result.as_str().into()], count);
             }
         },
     },
     Family {
         name: "lanewatch_probe_bandwidth_bytes_per_second",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Payload that a probe's last good or slow run moved; of both directions it is the sum.",
         labels: &["probe", "device", "port", "direction"],
         worst: "2 a probe and port",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |[probe, device, port], run| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |[probe, device, port], run| {
                 for (direction, value) in &run.measured.bandwidth {
                     out.gauge(&[probe, device, port, direction.as_str().into()], *value);
                 }
@@ -78,14 +76,14 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_probe_latency_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Latency that a probe's last good or slow run measured: half of a round trip for writes, all of it for \
                reads.",
         labels: &["probe", "device", "port", "direction", "statistic"],
         worst: "12 a probe and port",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |[probe, device, port], run| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |[probe, device, port], run| {
                 for (direction, statistic, value) in &run.measured.latency {
                     out.gauge(&[probe, device, port, direction.as_str().into(), statistic.as_str().into()], *value);
                 }
@@ -94,50 +92,50 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_probe_ceiling_bytes_per_second",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "What the lane of a probe could carry one way when it last measured: the least of rates and PCIe paths, the \
                share of payload counted.",
         labels: PORT,
         worst: "1 a probe and port",
-        since: FIRST,
-        write: |content, out| {
-            each(content, |labels, run| out.known(&labels, run.ceiling.map(|ceiling| ceiling.0)));
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |labels, run| out.known(&labels, run.ceiling.map(|ceiling| ceiling.0)));
         },
     },
     Family {
         name: "lanewatch_probe_last_run_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When a probe last ran, however it ended, in seconds since 1970; skipped runs do not count.",
         labels: PORT,
         worst: "1 a probe and port",
-        since: FIRST,
-        write: |content, out| {
-            for (key, past) in &*content.report.probes {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (key, past) in &*view.report.probes {
                 out.known(&labels(key), past.last.as_ref().map(|run| unix_seconds(run.at)));
             }
         },
     },
     Family {
         name: "lanewatch_probe_duration_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How long a probe's last run took.",
         labels: PORT,
         worst: "1 a probe and port",
-        since: FIRST,
-        write: |content, out| {
-            for (key, past) in &*content.report.probes {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (key, past) in &*view.report.probes {
                 out.known(&labels(key), past.last.as_ref().map(|run| run.took.as_secs_f64()));
             }
         },
     },
     Family {
         name: "lanewatch_maintenance",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Is 1 while the host is in maintenance: findings are acknowledged only, and no probe runs.",
         labels: &[],
         worst: "1",
-        since: FIRST,
-        write: |content, out| out.gauge(&[], content.report.maintenance.is_some()),
+        since: FIRST_RELEASE,
+        write: |view, out| out.gauge(&[], view.report.maintenance.is_some()),
     },
 ];
 
@@ -148,8 +146,8 @@ fn labels(key: &BenchmarkKey) -> [Label<'_>; 3] {
 }
 
 /// Each probe with its last run that measured something.
-fn each<'a>(content: &Content<'a>, mut write: impl FnMut([Label<'a>; 3], &'a BenchmarkRun)) {
-    for (key, past) in &*content.report.probes {
+fn each<'a>(view: &ReportView<'a>, mut write: impl FnMut([Label<'a>; 3], &'a BenchmarkRun)) {
+    for (key, past) in &*view.report.probes {
         if let Some(run) = &past.measured {
             write(labels(key), run);
         }

@@ -1,26 +1,24 @@
 //! PFs, their VFs, who holds them, and the state of the map.
 
-use super::FIRST;
-use crate::export::catalogue::{Family, Kind};
-use crate::export::content::Content;
-use crate::export::series::{Label, Series};
+use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::export::view::ReportView;
 use crate::model::qid::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
 use crate::model::time::unix_seconds;
 use crate::model::vfmap::{MappedPf, Signal};
 
-/// The rows.
+/// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_sriov_vfs",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How many VFs a PF has, by who counts: configured (/sys/bus/pci/devices/<pf>/sriov_numvfs), present (its \
                virtfn* links), reported (listed by RTM_GETLINK).",
         labels: &["pf", "kind"],
         worst: "3 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for pf in &content.pfs {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for pf in &view.pfs {
                 let present = u32::try_from(pf.present()).ok();
                 for (kind, count) in [("configured", pf.configured), ("present", present), ("reported", pf.reported)] {
                     out.known(&[pf.address.into(), kind.into()], count);
@@ -30,26 +28,26 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_sriov_vfs_limit",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "How many VFs a PF can have (/sys/bus/pci/devices/<pf>/sriov_totalvfs).",
         labels: PF,
         worst: "1 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for pf in &content.pfs {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for pf in &view.pfs {
                 out.known(&[pf.address.into()], pf.limit);
             }
         },
     },
     Family {
         name: "lanewatch_vf_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "A VF's function, driver and IOMMU group (/sys/bus/pci/devices/<pf>/virtfn<vf>).",
         labels: &["pf", "vf", "pci_address", "driver", "iommu_group"],
         worst: ONE,
-        since: FIRST,
-        write: |content, out| {
-            each(content, |pf, vf| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each(view, |pf, vf| {
                 let (driver, group) = (vf.driver.as_ref().into(), vf.iommu_group.into());
                 out.info(&[pf.address.into(), vf.number.into(), vf.address.into(), driver, group]);
             });
@@ -57,97 +55,97 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_vf_config_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "What the PF makes of a VF (RTM_GETLINK, or /sys/bus/pci/devices/<pf>/sriov/<vf>); none for a VF whose \
                details are not to be had.",
         labels: &["pf", "vf", "mac", "vlan", "node_guid", "port_guid", "link_state", "trust", "spoof_check"],
         worst: ONE,
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: config,
     },
     Family {
         name: "lanewatch_vf_holder_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "Who holds a VF (/proc/<pid>/fd, libvirt's files, network namespaces).",
         labels: &["pf", "vf", "holder_kind", "holder"],
         worst: ONE,
-        since: FIRST,
+        since: FIRST_RELEASE,
         write: holders,
     },
-    traffic("lanewatch_vf_received_bytes_total", "Bytes a VF received (IFLA_VF_STATS).", |content, out| {
-        count(content, out, |traffic| traffic.received_bytes);
+    traffic("lanewatch_vf_received_bytes_total", "Bytes a VF received (IFLA_VF_STATS).", |view, out| {
+        count(view, out, |traffic| traffic.received_bytes);
     }),
-    traffic("lanewatch_vf_transmitted_bytes_total", "Bytes a VF transmitted (IFLA_VF_STATS).", |content, out| {
-        count(content, out, |traffic| traffic.transmitted_bytes);
+    traffic("lanewatch_vf_transmitted_bytes_total", "Bytes a VF transmitted (IFLA_VF_STATS).", |view, out| {
+        count(view, out, |traffic| traffic.transmitted_bytes);
     }),
-    traffic("lanewatch_vf_received_packets_total", "Packets a VF received (IFLA_VF_STATS).", |content, out| {
-        count(content, out, |traffic| traffic.received_packets);
+    traffic("lanewatch_vf_received_packets_total", "Packets a VF received (IFLA_VF_STATS).", |view, out| {
+        count(view, out, |traffic| traffic.received_packets);
     }),
-    traffic("lanewatch_vf_transmitted_packets_total", "Packets a VF transmitted (IFLA_VF_STATS).", |content, out| {
-        count(content, out, |traffic| traffic.transmitted_packets);
+    traffic("lanewatch_vf_transmitted_packets_total", "Packets a VF transmitted (IFLA_VF_STATS).", |view, out| {
+        count(view, out, |traffic| traffic.transmitted_packets);
     }),
     traffic(
         "lanewatch_vf_received_dropped_total",
         "Packets to a VF that were dropped (IFLA_VF_STATS).",
-        |content, out| {
-            count(content, out, |traffic| traffic.received_dropped);
+        |view, out| {
+            count(view, out, |traffic| traffic.received_dropped);
         },
     ),
     traffic(
         "lanewatch_vf_transmitted_dropped_total",
         "Packets from a VF that were dropped (IFLA_VF_STATS).",
-        |content, out| count(content, out, |traffic| traffic.transmitted_dropped),
+        |view, out| count(view, out, |traffic| traffic.transmitted_dropped),
     ),
     Family {
         name: "lanewatch_vf_map_generation",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Counts the changes of the map of a PF's VFs: functions, drivers, identities, holders.",
         labels: PF,
         worst: "1 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for (pf, row) in rows(content) {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (pf, row) in rows(view) {
                 out.gauge(&[pf.address.into()], row.generation);
             }
         },
     },
     Family {
         name: "lanewatch_vf_map_last_change_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the map of a PF's VFs last changed, in seconds since 1970.",
         labels: PF,
         worst: "1 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for (pf, row) in rows(content) {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (pf, row) in rows(view) {
                 out.known(&[pf.address.into()], row.changed.map(unix_seconds));
             }
         },
     },
     Family {
         name: "lanewatch_vf_verified_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When the last VF of a PF that had been disturbed was shown to work, in seconds since 1970; none while one \
                was not.",
         labels: PF,
         worst: "1 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for pf in &content.pfs {
-                out.known(&[pf.address.into()], content.report.vf_map.verified(pf.address).map(unix_seconds));
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for pf in &view.pfs {
+                out.known(&[pf.address.into()], view.report.vf_map.verified(pf.address).map(unix_seconds));
             }
         },
     },
     Family {
         name: "lanewatch_qid_map_entries",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Entries in the queue pair map of a PF's VFs, by the stack's word for their state; only where \
                [collector.qid-map] says where such a map is.",
         labels: &["pf", "state"],
         worst: "17 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for map in content.report.snapshot.all::<QidMap>() {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for map in view.report.snapshot.all::<QidMap>() {
                 for (state, count) in map.states() {
                     out.gauge(&[map.pf.into(), (&*state).into()], count);
                 }
@@ -156,39 +154,39 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_qid_map_claimed_twice",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "Global queue pair numbers that more than one entry of a PF's queue pair map claims.",
         labels: PF,
         worst: "1 a PF",
-        since: FIRST,
-        write: |content, out| {
-            for map in content.report.snapshot.all::<QidMap>() {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for map in view.report.snapshot.all::<QidMap>() {
                 out.known(&[map.pf.into()], u32::try_from(map.twice.len()).ok());
             }
         },
     },
     Family {
         name: "lanewatch_migrations_total",
-        kind: Kind::Counter,
+        kind: MetricKind::Counter,
         help: "Signs that a guest or a function was moved, by what was seen.",
         labels: SIGNAL,
         worst: "11",
-        since: FIRST,
-        write: |content, out| {
-            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, content.report.vf_map.signal(*signal))) {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, view.report.vf_map.signal(*signal))) {
                 out.counter(&[signal.as_str().into()], seen.count);
             }
         },
     },
     Family {
         name: "lanewatch_migration_last_timestamp_seconds",
-        kind: Kind::Gauge,
+        kind: MetricKind::Gauge,
         help: "When such a sign was last seen, in seconds since 1970.",
         labels: SIGNAL,
         worst: "11",
-        since: FIRST,
-        write: |content, out| {
-            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, content.report.vf_map.signal(*signal))) {
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, view.report.vf_map.signal(*signal))) {
                 out.known(&[signal.as_str().into()], seen.last.map(unix_seconds));
             }
         },
@@ -200,12 +198,12 @@ const SIGNAL: &[&str] = &["signal"];
 const ONE: &str = "1 a VF";
 
 /// A counter of every VF.
-const fn traffic(name: &'static str, help: &'static str, write: fn(&Content<'_>, &mut Series<'_, '_>)) -> Family {
-    Family { name, kind: Kind::Counter, help, labels: &["pf", "vf"], worst: ONE, since: FIRST, write }
+const fn traffic(name: &'static str, help: &'static str, write: fn(&ReportView<'_>, &mut Series<'_, '_>)) -> Family {
+    Family { name, kind: MetricKind::Counter, help, labels: &["pf", "vf"], worst: ONE, since: FIRST_RELEASE, write }
 }
 
-fn each(content: &Content<'_>, mut write: impl FnMut(&Pf, &Vf)) {
-    for pf in &content.pfs {
+fn each(view: &ReportView<'_>, mut write: impl FnMut(&Pf, &Vf)) {
+    for pf in &view.pfs {
         for vf in &pf.vfs {
             write(pf, vf);
         }
@@ -213,13 +211,13 @@ fn each(content: &Content<'_>, mut write: impl FnMut(&Pf, &Vf)) {
 }
 
 /// PFs with their row in the map.
-fn rows<'a>(content: &'a Content<'_>) -> impl Iterator<Item = (&'a Pf, &'a MappedPf)> {
-    content.pfs.iter().filter_map(|pf| Some((*pf, content.report.vf_map.pfs.get(&pf.address)?)))
+fn rows<'a>(view: &'a ReportView<'_>) -> impl Iterator<Item = (&'a Pf, &'a MappedPf)> {
+    view.pfs.iter().filter_map(|pf| Some((*pf, view.report.vf_map.pfs.get(&pf.address)?)))
 }
 
-fn config(content: &Content<'_>, out: &mut Series<'_, '_>) {
+fn config(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     let switch = |on: Option<bool>| -> Label<'static> { on.map(|on| if on { "on" } else { "off" }).into() };
-    each(content, |pf, vf| {
+    each(view, |pf, vf| {
         let Some(config) = vf.config else { return };
         out.info(&[
             pf.address.into(),
@@ -235,18 +233,18 @@ fn config(content: &Content<'_>, out: &mut Series<'_, '_>) {
     });
 }
 
-fn holders(content: &Content<'_>, out: &mut Series<'_, '_>) {
-    each(content, |pf, vf| {
+fn holders(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    each(view, |pf, vf| {
         let key = VfKey { pf: pf.address, vf: vf.number };
-        if let Some(row) = content.report.vf_map.vfs.get(&key) {
+        if let Some(row) = view.report.vf_map.vfs.get(&key) {
             let (kind, name) = (row.holder.kind(), row.holder.name());
             out.info(&[pf.address.into(), vf.number.into(), kind.into(), name.into()]);
         }
     });
 }
 
-fn count(content: &Content<'_>, out: &mut Series<'_, '_>, of: impl Fn(&VfTraffic) -> Option<u64>) {
-    each(content, |pf, vf| {
+fn count(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&VfTraffic) -> Option<u64>) {
+    each(view, |pf, vf| {
         if let Some(value) = vf.traffic.as_ref().and_then(&of) {
             out.counter(&[pf.address.into(), vf.number.into()], value);
         }

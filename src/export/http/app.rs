@@ -1,27 +1,28 @@
 //! Which request gets which answer.
 
 use std::future::Future;
+use std::net::IpAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http_body_util::Full;
+use hyper::body::Incoming;
 use hyper::header::{self, HeaderMap, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
-use hyper::{Method, Response, StatusCode};
+use hyper::{Method, StatusCode};
 
-use super::bodies::{Bodies, Document};
-use super::gate::Refused;
-use super::probe_server::ProbeRoute;
+use super::negotiate;
+use super::probe_server::{ProbeRoute, ProbeServer};
+use super::response::{Client, Document, DocumentCache, HttpResponse, plain, respond};
 use crate::export::agent::AgentState;
-use crate::export::negotiate;
-use crate::export::web::Web;
+use crate::export::page;
+use crate::export::web::{AuthOutcome, TlsRejection, Web};
 use crate::watch::HostReport;
 
 /// Where reports come from.
-pub trait Source: Send + Sync {
+pub trait ReportSource: Send + Sync {
     /// A report whose facts are no older than `max_age`, waiting at most `wait` for it; then the newest there is.
     /// None before the first complete pass.
     fn report(
@@ -36,7 +37,7 @@ pub trait Source: Send + Sync {
 
 /// What the operator may choose.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct HttpOptions {
     /// Path of the metrics.
     pub telemetry_path: String,
     /// Requests that may wait for a report at a time; more are answered with 503. 0 is no limit.
@@ -45,7 +46,7 @@ pub struct Options {
     pub max_connections: usize,
 }
 
-impl Default for Options {
+impl Default for HttpOptions {
     fn default() -> Self {
         Self { telemetry_path: "/metrics".to_owned(), max_requests: 0, max_connections: 2_000 }
     }
@@ -53,36 +54,36 @@ impl Default for Options {
 
 /// Answers requests.
 pub struct App {
-    source: Arc<dyn Source>,
-    options: Options,
+    source: Arc<dyn ReportSource>,
+    options: HttpOptions,
     agent: Mutex<Arc<AgentState>>,
     web: Mutex<Arc<Web>>,
-    pub(super) refused: Refused,
-    bodies: Bodies,
-    in_flight: AtomicUsize,
-    pub(super) probes: OnceLock<ProbeRoute>,
+    failed_logins: FailedLogins,
+    documents: DocumentCache,
+    in_slot: AtomicUsize,
+    probes: OnceLock<ProbeRoute>,
 }
 
+/// Failed logins are logged at the first and then every so many.
+const LOGGED_EVERY: u64 = 100;
 /// How old facts may be at a scrape.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// What a scraper waits where it does not say.
 const SCRAPE_TIMEOUT: Duration = Duration::from_secs(10);
 const SCRAPE_TIMEOUT_HEADER: HeaderName = HeaderName::from_static("x-prometheus-scrape-timeout-seconds");
 
-pub(super) type Answer = Response<Full<Bytes>>;
-
 impl App {
     /// An application over a source.
-    pub fn new(source: Arc<dyn Source>, options: Options, agent: AgentState) -> Self {
+    pub fn new(source: Arc<dyn ReportSource>, options: HttpOptions, agent: AgentState) -> Self {
         let agent = Mutex::new(Arc::new(agent));
         Self {
             source,
             options,
             agent,
             web: Mutex::default(),
-            refused: Refused::default(),
-            bodies: Bodies::default(),
-            in_flight: AtomicUsize::new(0),
+            failed_logins: FailedLogins::default(),
+            documents: DocumentCache::default(),
+            in_slot: AtomicUsize::new(0),
             probes: OnceLock::new(),
         }
     }
@@ -115,29 +116,90 @@ impl App {
     }
 
     /// What the operator chose.
-    pub fn options(&self) -> &Options {
+    pub fn options(&self) -> &HttpOptions {
         &self.options
     }
 
     /// How often a body was encoded since start.
     pub fn encodes(&self) -> u64 {
-        self.bodies.encodes()
+        self.documents.encodes()
+    }
+
+    /// Accepts requests of peers from now on; without this the path does not exist.
+    pub fn set_probe_server(&self, server: Arc<dyn ProbeServer>) {
+        let route = ProbeRoute::new(server);
+        let zero = route.counts();
+        if self.probes.set(route).is_ok() {
+            self.change_agent(|agent| agent.probe_requests = Some(zero));
+        }
+    }
+
+    /// The answer to a request of a client, if it may have one.
+    pub(super) async fn respond(&self, client: Client, request: &Parts, body: Incoming) -> HttpResponse {
+        let web = self.web();
+        let mut answer = match self.probes.get().filter(|_| ProbeRoute::matches(request)) {
+            // Requests of peers have limits and signatures of their own.
+            Some(route) => {
+                let response = route.respond(client, request, body).await;
+                let counts = route.counts();
+                self.change_agent(|agent| agent.probe_requests = Some(counts));
+                response
+            }
+            None => match self.refusal(&web, client.address, request).await {
+                Some(refusal) => refusal,
+                None => self.answer(request).await,
+            },
+        };
+        for (name, value) in &web.headers {
+            answer.headers_mut().insert(name.clone(), value.clone());
+        }
+        answer
+    }
+
+    /// Counts a client that got no encrypted connection.
+    pub(super) fn count_tls_rejection(&self, why: TlsRejection) {
+        self.change_agent(|agent| {
+            for (count, known) in agent.tls_rejections.iter_mut().zip(TlsRejection::ALL) {
+                *count += u64::from(known == why);
+            }
+        });
+    }
+
+    async fn refusal(&self, web: &Arc<Web>, peer: Option<IpAddr>, request: &Parts) -> Option<HttpResponse> {
+        if web.rate.as_ref().is_some_and(|rate| !rate.take(Instant::now())) {
+            return Some(retry_later("too many requests\n"));
+        }
+        let users = web.users.as_ref()?;
+        let shown = request.headers.get(header::AUTHORIZATION);
+        match users.authenticate(peer, shown).await {
+            AuthOutcome::Accepted => None,
+            AuthOutcome::TooManyAttempts => Some(retry_later("too many attempts\n")),
+            AuthOutcome::Rejected => {
+                if shown.is_some() {
+                    self.failed_logins.log(peer);
+                }
+                let mut answer = plain(StatusCode::UNAUTHORIZED, "unauthorized\n");
+                let basic = HeaderValue::from_static("Basic realm=\"lanewatch\", charset=\"UTF-8\"");
+                answer.headers_mut().insert(header::WWW_AUTHENTICATE, basic);
+                Some(answer)
+            }
+        }
     }
 
     /// The answer to a request. For HEAD it has the body that GET would get; the server leaves it out.
-    pub async fn answer(&self, request: &Parts) -> Answer {
+    pub async fn answer(&self, request: &Parts) -> HttpResponse {
         let Some(route) = self.route(request.uri.path()) else {
-            return line(StatusCode::NOT_FOUND, "not found\n");
+            return plain(StatusCode::NOT_FOUND, "not found\n");
         };
         if !matches!(request.method, Method::GET | Method::HEAD) {
-            let mut answer = line(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
+            let mut answer = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
             answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
             return answer;
         }
         match route {
-            Route::Healthy => line(StatusCode::OK, "healthy\n"),
-            Route::Ready if self.source.latest().is_some() => line(StatusCode::OK, "ready\n"),
-            Route::Ready => line(StatusCode::SERVICE_UNAVAILABLE, NOT_READY),
+            Route::Healthy => plain(StatusCode::OK, "healthy\n"),
+            Route::Ready if self.source.latest().is_some() => plain(StatusCode::OK, "ready\n"),
+            Route::Ready => plain(StatusCode::SERVICE_UNAVAILABLE, NOT_READY),
             Route::Page => self.page(&request.headers),
             Route::Metrics => {
                 let format = negotiate::format(values(&request.headers, &header::ACCEPT));
@@ -161,37 +223,37 @@ impl App {
     }
 
     /// The page shows what there is and never waits for a device.
-    fn page(&self, headers: &HeaderMap) -> Answer {
+    fn page(&self, headers: &HeaderMap) -> HttpResponse {
         match self.source.latest() {
             Some(report) => self.document(Document::Page, &report, headers),
-            None => answer(
+            None => respond(
                 StatusCode::OK,
                 Document::Page.content_type(),
-                Bytes::from(crate::export::page::page(None, &self.options.telemetry_path)),
+                Bytes::from(page::page(None, &self.options.telemetry_path)),
             ),
         }
     }
 
-    async fn fresh(&self, document: Document, headers: &HeaderMap) -> Answer {
-        let Some(_flight) = Flight::begin(&self.in_flight, self.options.max_requests) else {
-            return line(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
+    async fn fresh(&self, document: Document, headers: &HeaderMap) -> HttpResponse {
+        let Some(_slot) = RequestSlot::take(&self.in_slot, self.options.max_requests) else {
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
         };
         let wait = wait(headers);
         // The source keeps to `wait`; should it not, the scrape still gets the newest report in time.
         let asked = tokio::time::timeout(wait + Duration::from_millis(50), self.source.report(MAX_AGE, wait)).await;
         match asked.ok().flatten().or_else(|| self.source.latest()) {
             Some(report) => self.document(document, &report, headers),
-            None => line(StatusCode::SERVICE_UNAVAILABLE, NOT_READY),
+            None => plain(StatusCode::SERVICE_UNAVAILABLE, NOT_READY),
         }
     }
 
-    fn document(&self, document: Document, report: &Arc<HostReport>, headers: &HeaderMap) -> Answer {
+    fn document(&self, document: Document, report: &Arc<HostReport>, headers: &HeaderMap) -> HttpResponse {
         let gzip = negotiate::gzip(values(headers, &header::ACCEPT_ENCODING));
         let agent = Arc::clone(&self.agent.lock().unwrap_or_else(PoisonError::into_inner));
-        let Some(body) = self.bodies.get(document, gzip, report, &agent, &self.options.telemetry_path) else {
-            return line(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded\n");
+        let Some(body) = self.documents.get(document, gzip, report, &agent, &self.options.telemetry_path) else {
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded\n");
         };
-        let mut answer = answer(StatusCode::OK, document.content_type(), body);
+        let mut answer = respond(StatusCode::OK, document.content_type(), body);
         answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));
         if gzip {
             answer.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
@@ -210,21 +272,42 @@ enum Route {
 
 const NOT_READY: &str = "the first pass over the host is not complete\n";
 
-/// A request that waits for a report, counted.
-struct Flight<'a>(&'a AtomicUsize);
+/// One of the requests that may wait for a report at a time.
+struct RequestSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Flight<'a> {
-    fn begin(count: &'a AtomicUsize, most: usize) -> Option<Self> {
-        let flight = Self(count);
+impl<'a> RequestSlot<'a> {
+    fn take(count: &'a AtomicUsize, most: usize) -> Option<Self> {
+        let slot = Self(count);
         let before = count.fetch_add(1, Ordering::Relaxed);
-        (most == 0 || before < most).then_some(flight)
+        (most == 0 || before < most).then_some(slot)
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for RequestSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
+}
+
+/// Logs failed logins: the first, and then every hundredth.
+#[derive(Debug, Default)]
+struct FailedLogins(AtomicU64);
+
+impl FailedLogins {
+    /// Logs neither names nor passwords: people type one into the field of the other.
+    fn log(&self, peer: Option<IpAddr>) {
+        let before = self.0.fetch_add(1, Ordering::Relaxed);
+        if before.is_multiple_of(LOGGED_EVERY) {
+            let peer = peer.map_or_else(|| "unknown".to_owned(), |peer| peer.to_string());
+            tracing::warn!(%peer, failed = before + 1, "wrong user name or password");
+        }
+    }
+}
+
+fn retry_later(text: &'static str) -> HttpResponse {
+    let mut answer = plain(StatusCode::TOO_MANY_REQUESTS, text);
+    answer.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+    answer
 }
 
 /// How long a scraper can be kept waiting: its timeout less a tenth of it, at least a quarter of a second.
@@ -240,24 +323,6 @@ fn wait(headers: &HeaderMap) -> Duration {
 /// The values of a header that may come several times.
 fn values<'a>(headers: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     headers.get_all(name).into_iter().filter_map(|value| value.to_str().ok())
-}
-
-pub(super) fn answer(status: StatusCode, content_type: &'static str, body: Bytes) -> Answer {
-    let mut answer = Response::new(Full::new(body));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    if content_type == Document::Page.content_type() {
-        let policy = HeaderValue::from_static(crate::export::page::CONTENT_SECURITY_POLICY);
-        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
-    }
-    answer
-}
-
-/// An answer of one plain line.
-pub(super) fn line(status: StatusCode, text: &'static str) -> Answer {
-    answer(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
 }
 
 #[cfg(test)]

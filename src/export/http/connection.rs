@@ -3,68 +3,26 @@
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 
 use hyper::Request;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tokio::sync::watch;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
 
 use super::app::App;
-use super::timed::{Limits, Timed};
+use super::response::Client;
+use super::stream::{Activity, Phase, TimeoutStream, Timeouts};
+use crate::export::web::TlsRejection;
 
 /// Longest head of a request, in bytes; longer ones are answered with 431.
 const LONGEST_HEAD: usize = 16 * 1024;
-
-/// Who is at the other end.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Client {
-    /// Its address.
-    pub(super) address: Option<IpAddr>,
-    /// Whether it showed a certificate that was verified.
-    pub(super) certified: bool,
-}
-
-/// What a connection is doing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub(super) enum Doing {
-    /// Waiting for a request.
-    Idle,
-    /// Reading a request's head.
-    Head,
-    /// Making an answer.
-    Work,
-    /// Writing it.
-    Answer,
-}
-
-/// What a connection is doing, for whoever must decide which one to close.
-#[derive(Debug, Default)]
-pub struct Activity(AtomicU8);
-
-impl Activity {
-    pub(super) fn doing(&self) -> Doing {
-        match self.0.load(Ordering::Relaxed) {
-            0 => Doing::Idle,
-            1 => Doing::Head,
-            2 => Doing::Work,
-            _ => Doing::Answer,
-        }
-    }
-
-    pub(super) fn set(&self, doing: Doing) {
-        self.0.store(doing as u8, Ordering::Relaxed);
-    }
-
-    /// Whether no request of it is being answered.
-    pub fn is_idle(&self) -> bool {
-        matches!(self.doing(), Doing::Idle | Doing::Head)
-    }
-}
 
 /// Serves HTTP/1 on a stream until it ends, its client runs out of time, or `shutdown` becomes true; then the
 /// request at hand is still answered.
@@ -72,11 +30,11 @@ pub async fn drive<S>(stream: S, app: Arc<App>, activity: Arc<Activity>, mut shu
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    drive_within(Limits::DEFAULT, stream, Client::default(), app, activity, &mut shutdown).await;
+    drive_within(Timeouts::DEFAULT, stream, Client::default(), app, activity, &mut shutdown).await;
 }
 
 pub(super) async fn drive_within<S>(
-    limits: Limits,
+    timeouts: Timeouts,
     stream: S,
     client: Client,
     app: Arc<App>,
@@ -85,24 +43,24 @@ pub(super) async fn drive_within<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let timed = Timed::new(stream, limits, Arc::clone(&activity));
+    let stream = TimeoutStream::new(stream, timeouts, Arc::clone(&activity));
     let service = service_fn(move |request: Request<Incoming>| {
         let (app, activity) = (Arc::clone(&app), Arc::clone(&activity));
         async move {
-            activity.set(Doing::Work);
+            activity.set(Phase::Handling);
             let (head, body) = request.into_parts();
             let answer = app.respond(client, &head, body).await;
-            activity.set(Doing::Answer);
+            activity.set(Phase::Responding);
             Ok::<_, Infallible>(answer)
         }
     });
     let mut server = http1::Builder::new();
     server.max_buf_size(LONGEST_HEAD).header_read_timeout(None);
-    // Boxed, so that connections that never say anything stay small.
-    let mut connection = Box::pin(server.serve_connection(TokioIo::new(timed), service));
+    // Boxed, so that connections that send nothing stay small.
+    let mut connection = Box::pin(server.serve_connection(TokioIo::new(stream), service));
     let result = tokio::select! {
         result = &mut connection => result,
-        () = asked_to_end(shutdown) => {
+        () = shutdown_requested(shutdown) => {
             connection.as_mut().graceful_shutdown();
             connection.await
         }
@@ -112,7 +70,38 @@ pub(super) async fn drive_within<S>(
     }
 }
 
-/// Resolves when `shutdown` is true, or nobody is left to say so.
-pub(super) async fn asked_to_end(shutdown: &mut watch::Receiver<bool>) {
+/// Resolves when `shutdown` is true, or its sender is gone.
+pub(super) async fn shutdown_requested(shutdown: &mut watch::Receiver<bool>) {
     let _ = shutdown.wait_for(|shutdown| *shutdown).await;
+}
+
+/// The first byte of a client that wants TLS: the record type of a handshake.
+const HANDSHAKE: u8 = 0x16;
+
+/// The response to a client that speaks plain HTTP.
+const NOT_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 45\r\n\
+    Connection: close\r\n\r\nthis is an HTTPS server: use an https:// URL\n";
+
+/// Encrypts a connection.
+///
+/// # Errors
+/// The handshake fails, or the client is not allowed.
+pub(super) async fn accept_tls(
+    mut stream: TcpStream,
+    tls: Arc<ServerConfig>,
+    peer: IpAddr,
+) -> Result<Box<TlsStream<TcpStream>>, TlsRejection> {
+    let mut first = [0; 1];
+    if stream.peek(&mut first).await.map_err(|error| TlsRejection::from_error(&error))? == 1 && first != [HANDSHAKE] {
+        // Unread bytes would turn the end of this connection into a reset, and the response would be lost.
+        let _ = stream.try_read(&mut [0; 4096]);
+        // A client that is gone needs no response.
+        let _ = stream.write_all(NOT_TLS).await;
+        let _ = stream.shutdown().await;
+        return Err(TlsRejection::NotTls);
+    }
+    TlsAcceptor::from(tls).accept(stream).await.map(Box::new).map_err(|error| {
+        tracing::debug!(%peer, %error, "TLS handshake failed");
+        TlsRejection::from_error(&error)
+    })
 }

@@ -1,4 +1,5 @@
-//! Accepts connections and bounds how many there are.
+//! Accepts connections and limits how many there are. hyper has no such limit: beyond it, the oldest idle connection
+//! makes room.
 
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -16,10 +17,10 @@ use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::app::App;
-use super::connection::{Activity, Client, Doing, asked_to_end, drive_within};
-use super::timed::Limits;
-use super::tls;
-use crate::export::web::Refused;
+use super::connection::{accept_tls, drive_within, shutdown_requested};
+use super::response::Client;
+use super::stream::{Activity, Phase, Timeouts};
+use crate::export::web::TlsRejection;
 
 /// How long requests at hand may take after the end was asked for.
 const GRACE: Duration = Duration::from_secs(3);
@@ -28,51 +29,49 @@ const SEND_BUFFER: usize = 128 * 1024;
 
 /// Serves on every listener until `shutdown` resolves, then lets requests at hand end.
 pub async fn serve(listeners: Vec<TcpListener>, service: Arc<App>, shutdown: impl Future<Output = ()>) {
-    serve_within(Limits::DEFAULT, listeners, service, shutdown).await;
+    serve_within(Timeouts::DEFAULT, listeners, service, shutdown).await;
 }
 
 pub(super) async fn serve_within(
-    limits: Limits,
+    timeouts: Timeouts,
     listeners: Vec<TcpListener>,
     app: Arc<App>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let connections = Arc::new(Connections { most: app.options().max_connections.max(1), open: Mutex::default() });
+    let connections = Arc::new(ConnectionTable { most: app.options().max_connections.max(1), open: Mutex::default() });
     let (end, ending) = watch::channel(false);
     for listener in listeners {
-        let server =
-            Server { limits, app: Arc::clone(&app), connections: Arc::clone(&connections), ending: ending.clone() };
-        tokio::spawn(server.accept(listener));
+        let acceptor =
+            Acceptor { timeouts, app: Arc::clone(&app), connections: Arc::clone(&connections), ending: ending.clone() };
+        tokio::spawn(acceptor.accept(listener));
     }
+    drop(ending);
     shutdown.await;
     end.send_replace(true);
-    let ended = async {
-        while !connections.lock().by_age.is_empty() {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    if timeout(GRACE, ended).await.is_err() {
+    // Every connection holds a receiver. hyper-util's `GracefulShutdown` waits for connections that speak HTTP already;
+    // these may still be in a TLS handshake, or have sent nothing.
+    if timeout(GRACE, end.closed()).await.is_err() {
         for open in connections.lock().by_age.values() {
             open.task.abort();
         }
     }
 }
 
-struct Server {
-    limits: Limits,
+struct Acceptor {
+    timeouts: Timeouts,
     app: Arc<App>,
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionTable>,
     ending: watch::Receiver<bool>,
 }
 
-impl Server {
+impl Acceptor {
     async fn accept(self, listener: TcpListener) {
         const FIRST_PAUSE: Duration = Duration::from_millis(10);
         let (mut ending, mut pause) = (self.ending.clone(), FIRST_PAUSE);
         loop {
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
-                () = asked_to_end(&mut ending) => return,
+                () = shutdown_requested(&mut ending) => return,
             };
             match accepted {
                 Ok((stream, peer)) => {
@@ -104,9 +103,9 @@ impl Server {
         open.next += 1;
         let activity = Arc::new(Activity::default());
         // The lock is held until the connection is entered, so that its task cannot leave before.
-        let entry = Entry { id, connections: Arc::clone(&self.connections) };
-        let connection = Connection {
-            limits: self.limits,
+        let entry = ConnectionEntry { id, connections: Arc::clone(&self.connections) };
+        let connection = AcceptedConnection {
+            timeouts: self.timeouts,
             peer,
             app: Arc::clone(&self.app),
             activity: Arc::clone(&activity),
@@ -114,53 +113,52 @@ impl Server {
             _entry: entry,
         };
         let task = tokio::spawn(connection.run(stream)).abort_handle();
-        open.by_age.insert(id, Open { task, activity });
+        open.by_age.insert(id, OpenConnection { task, activity });
     }
 }
 
 /// A connection that was accepted.
-struct Connection {
-    limits: Limits,
+struct AcceptedConnection {
+    timeouts: Timeouts,
     peer: IpAddr,
     app: Arc<App>,
     activity: Arc<Activity>,
     ending: watch::Receiver<bool>,
-    _entry: Entry,
+    _entry: ConnectionEntry,
 }
 
-impl Connection {
+impl AcceptedConnection {
     async fn run(mut self, stream: TcpStream) {
         let web = self.app.web();
         let (tls, verifies_clients) = (web.tls.clone(), web.verifies_clients);
         drop(web);
-        // Until a client has made its request, or has begun to make itself known, it costs a socket and a small task,
-        // no buffers.
-        let spoke = tokio::select! {
-            asked = timeout(self.limits.head, request(&stream, tls.is_some())) => matches!(asked, Ok(Ok(()))),
-            () = asked_to_end(&mut self.ending) => false,
+        // Until a client has sent a request or begun a handshake, it costs a socket and a small task, no buffers.
+        let ready = tokio::select! {
+            asked = timeout(self.timeouts.head, request(&stream, tls.is_some())) => matches!(asked, Ok(Ok(()))),
+            () = shutdown_requested(&mut self.ending) => false,
         };
-        if !spoke {
+        if !ready {
             return;
         }
-        // Without it the tail of an answer waits for the acknowledgement of what came before.
+        // Otherwise the tail of a response waits for the acknowledgement of what came before.
         let _ = stream.set_nodelay(true);
-        // The kernel would keep megabytes for a slow reader, and say that it took some only every other megabyte.
+        // The kernel would buffer megabytes for a slow reader, and report progress only every other megabyte.
         let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
         match tls {
             None => self.drive(stream, false).await,
             Some(tls) => {
                 let shaken = tokio::select! {
-                    shaken = timeout(self.limits.head, tls::accept(stream, tls, self.peer)) => shaken,
-                    () = asked_to_end(&mut self.ending) => return,
+                    shaken = timeout(self.timeouts.head, accept_tls(stream, tls, self.peer)) => shaken,
+                    () = shutdown_requested(&mut self.ending) => return,
                 };
-                match shaken.unwrap_or(Err(Refused::Other)) {
+                match shaken.unwrap_or(Err(TlsRejection::Other)) {
                     Ok(stream) => {
                         // The time for the head of the first request begins now.
-                        self.activity.set(Doing::Head);
+                        self.activity.set(Phase::ReadingHead);
                         let certified = verifies_clients && stream.get_ref().1.peer_certificates().is_some();
                         self.drive(stream, certified).await;
                     }
-                    Err(why) => self.app.count_refused(why),
+                    Err(why) => self.app.count_tls_rejection(why),
                 }
             }
         }
@@ -169,12 +167,13 @@ impl Connection {
     async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, stream: S, certified: bool) {
         let (app, activity) = (Arc::clone(&self.app), Arc::clone(&self.activity));
         let client = Client { address: Some(self.peer), certified };
-        drive_within(self.limits, stream, client, app, activity, &mut self.ending).await;
+        drive_within(self.timeouts, stream, client, app, activity, &mut self.ending).await;
     }
 }
 
-/// Resolves when a request's head, or more of one than is looked at here, waits in the socket. Nothing is taken, and
-/// what was looked at is not kept. Of an encrypted one the first byte will do.
+/// Resolves when a request's head, or 1 KiB of it, waits in the socket; of an encrypted connection the first byte.
+/// Nothing is read: hyper allocates a buffer with the first byte that it sees, so that a thousand clients that send half
+/// a head would hold megabytes.
 async fn request(stream: &TcpStream, encrypted: bool) -> io::Result<()> {
     let mut pause = Duration::from_millis(20);
     loop {
@@ -194,7 +193,7 @@ async fn request(stream: &TcpStream, encrypted: bool) -> io::Result<()> {
         if complete.await? {
             return Ok(());
         }
-        // The socket stays readable, so there is nothing to wait for but time.
+        // The socket stays readable, so only time can be waited for.
         sleep(pause).await;
         pause = (pause * 2).min(Duration::from_secs(1));
     }
@@ -205,29 +204,29 @@ fn is_the_clients(error: &io::Error) -> bool {
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
 }
 
-struct Connections {
+struct ConnectionTable {
     most: usize,
-    open: Mutex<ByAge>,
+    open: Mutex<OpenConnections>,
 }
 
 #[derive(Default)]
-struct ByAge {
+struct OpenConnections {
     next: u64,
-    by_age: BTreeMap<u64, Open>,
+    by_age: BTreeMap<u64, OpenConnection>,
 }
 
-struct Open {
+struct OpenConnection {
     task: AbortHandle,
     activity: Arc<Activity>,
 }
 
-impl Connections {
-    fn lock(&self) -> MutexGuard<'_, ByAge> {
+impl ConnectionTable {
+    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl ByAge {
+impl OpenConnections {
     /// Closes the connection that was accepted first of those that have no request at hand.
     fn close_oldest_idle(&mut self) -> bool {
         let idle = self.by_age.iter().find(|(_, open)| open.activity.is_idle()).map(|(id, _)| *id);
@@ -238,12 +237,12 @@ impl ByAge {
 }
 
 /// A connection's entry, for as long as its task lives.
-struct Entry {
+struct ConnectionEntry {
     id: u64,
-    connections: Arc<Connections>,
+    connections: Arc<ConnectionTable>,
 }
 
-impl Drop for Entry {
+impl Drop for ConnectionEntry {
     fn drop(&mut self) {
         self.connections.lock().by_age.remove(&self.id);
     }

@@ -10,18 +10,18 @@
 //! | `POST /api/v1/probe-server` | starts a server for the probe of a peer, where that is on |
 
 mod app;
-mod bodies;
 mod connection;
-mod gate;
 mod listen;
+mod negotiate;
 mod probe_server;
-mod timed;
-mod tls;
+mod response;
+mod stream;
 
-pub use app::{App, Options, Source};
-pub use connection::{Activity, drive};
+pub use app::{App, HttpOptions, ReportSource};
+pub use connection::drive;
 pub use listen::serve;
 pub use probe_server::ProbeServer;
+pub use stream::Activity;
 
 #[cfg(test)]
 mod tests;

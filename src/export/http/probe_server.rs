@@ -14,13 +14,12 @@ use hyper::{Method, StatusCode};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::app::{Answer, App, answer, line};
-use super::connection::Client;
+use super::response::{Client, HttpResponse, plain, respond};
 use crate::bench::peers::authenticator::{Credentials, Rejection};
 use crate::bench::peers::request::{LONGEST, NONCE, PATH, SIGNATURE, TIME, TO};
 use crate::bench::peers::request::{RequestCounts, RequestResult};
 use crate::bench::peers::servers::{BenchmarkServers, PeerResponse};
-use crate::export::web::{Attempts, Bucket};
+use crate::export::web::{AttemptLimits, TokenBucket};
 
 /// How long a body may take to arrive.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -45,53 +44,45 @@ impl ProbeServer for BenchmarkServers {
 pub(super) struct ProbeRoute {
     server: Arc<dyn ProbeServer>,
     counts: RequestCounts,
-    each: Attempts,
-    all: Bucket,
+    each: AttemptLimits,
+    all: TokenBucket,
     at_work: Arc<Semaphore>,
 }
 
-impl App {
-    /// Follows requests of peers from now on; without this there is no such path.
-    pub fn set_probe_server(&self, server: Arc<dyn ProbeServer>) {
-        let route = ProbeRoute {
+impl ProbeRoute {
+    pub(super) fn new(server: Arc<dyn ProbeServer>) -> Self {
+        Self {
             server,
             counts: RequestCounts::default(),
-            each: Attempts::default(),
-            all: Bucket::new(ALL.0, ALL.1),
+            each: AttemptLimits::default(),
+            all: TokenBucket::new(ALL.0, ALL.1),
             at_work: Arc::new(Semaphore::new(AT_WORK)),
-        };
-        let zero = route.counts.all();
-        if self.probes.set(route).is_ok() {
-            self.change_agent(|agent| agent.probe_requests = Some(zero));
         }
     }
 
-    /// The route, if the request is for it and it is there.
-    pub(super) fn probe_route(&self, request: &Parts) -> Option<&ProbeRoute> {
-        self.probes.get().filter(|_| request.uri.path() == PATH)
+    /// Whether a request is for this route.
+    pub(super) fn matches(request: &Parts) -> bool {
+        request.uri.path() == PATH
     }
 
-    /// The answer to a request of a peer.
-    pub(super) async fn probe_server(
-        &self,
-        route: &ProbeRoute,
-        client: Client,
-        request: &Parts,
-        body: Incoming,
-    ) -> Answer {
+    /// How requests ended so far, in the order of [`RequestResult::ALL`].
+    pub(super) fn counts(&self) -> [u64; RequestResult::ALL.len()] {
+        self.counts.all()
+    }
+
+    /// The response to a request of a peer.
+    pub(super) async fn respond(&self, client: Client, request: &Parts, body: Incoming) -> HttpResponse {
         if request.method != Method::POST {
-            let mut answer = line(StatusCode::METHOD_NOT_ALLOWED, "only POST\n");
-            answer.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-            return answer;
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only POST is allowed here\n");
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+            return response;
         }
-        let answered = match route.work(client, request, body).await {
+        let answered = match self.work(client, request, body).await {
             Ok(answered) => answered,
             Err(rejection) => PeerResponse::no(&rejection, None),
         };
-        route.counts.add(answered.result);
-        let counts = route.counts.all();
-        self.change_agent(|agent| agent.probe_requests = Some(counts));
-        let mut response = answer(status(answered.result), "application/json", Bytes::from(answered.body));
+        self.counts.add(answered.result);
+        let mut response = respond(status(answered.result), "application/json", Bytes::from(answered.body));
         let headers = response.headers_mut();
         if let Some(signature) = answered.signature.and_then(|text| HeaderValue::from_str(&text).ok()) {
             headers.insert(SIGNATURE, signature);
@@ -101,18 +92,15 @@ impl App {
         }
         response
     }
-}
 
-impl ProbeRoute {
     async fn work(&self, client: Client, request: &Parts, body: Incoming) -> Result<PeerResponse, Rejection> {
         let now = Instant::now();
         let busy = || Rejection::new(RequestResult::RateLimited, "too many requests");
         if !self.each.of(client.address, 0, now).take(now) || !self.all.take(now) {
             return Err(busy());
         }
-        let long = || {
-            Rejection::new(RequestResult::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"))
-        };
+        let long =
+            || Rejection::new(RequestResult::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"));
         if body.size_hint().lower() > u64::try_from(LONGEST).unwrap_or(u64::MAX) {
             return Err(long());
         }
@@ -151,10 +139,7 @@ fn status(result: RequestResult) -> StatusCode {
         RequestResult::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         RequestResult::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
         RequestResult::Malformed => StatusCode::BAD_REQUEST,
-        RequestResult::Unsigned
-        | RequestResult::WrongSignature
-        | RequestResult::ClockSkew
-        | RequestResult::Replayed => StatusCode::UNAUTHORIZED,
+        RequestResult::Unsigned | RequestResult::WrongSignature | RequestResult::ClockSkew | RequestResult::Replayed => StatusCode::UNAUTHORIZED,
         RequestResult::WrongHost => StatusCode::MISDIRECTED_REQUEST,
         RequestResult::Busy | RequestResult::Unavailable | RequestResult::NotStarted => StatusCode::SERVICE_UNAVAILABLE,
     }

@@ -1,10 +1,12 @@
-//! Runs of probes as JSON.
+//! Benchmarks as JSON: the runs of this host, and outputs of benchmark programs that were read.
 
 use serde_json::{Map, Value, json};
 
-use super::{SCHEMA, host};
+use super::findings::{SCHEMA, host};
+use crate::assess::benchmark::Ceiling;
+use crate::bench::reading::{BenchmarkOutput, Bottleneck, OutputResult};
+use crate::model::ids::{DeviceName, PortKey};
 use crate::model::benchmark::BenchmarkRun;
-use crate::model::ids::DeviceName;
 use crate::model::time::rfc3339;
 use crate::watch::HostReport;
 
@@ -37,5 +39,73 @@ fn run(run: &BenchmarkRun) -> Value {
         "bandwidth_bytes_per_second": bandwidth,
         "latency_seconds": latency,
         "ceiling_bytes_per_second": run.ceiling,
+    })
+}
+
+/// An output beside the port that it is held against.
+#[derive(Debug)]
+pub struct ComparedOutput {
+    /// Where it was read.
+    pub file: String,
+    /// What was read.
+    pub output: BenchmarkOutput,
+    /// The port; none where none is known to be its.
+    pub port: Option<PortKey>,
+    /// What the port's lane carries.
+    pub ceiling: Option<Ceiling>,
+    /// One line of it.
+    pub summary: String,
+}
+
+/// Outputs, and what they say together. `report`: the host they are held against.
+pub fn outputs(report: Option<&HostReport>, items: &[ComparedOutput], together: Option<&str>) -> Value {
+    json!({
+        "schema": SCHEMA,
+        "host": report.and_then(host),
+        "outputs": items.iter().map(output).collect::<Vec<_>>(),
+        "summary": together,
+    })
+}
+
+fn output(item: &ComparedOutput) -> Value {
+    let (output, report) = (&item.output, &item.output.report);
+    let (result, reason) = match &output.result {
+        OutputResult::Bandwidth { .. } | OutputResult::Latency(_) => ("measured", None),
+        OutputResult::Failed(failure, _) => ("failed", Some(failure.as_str())),
+        OutputResult::Nothing(_) => ("no_value", None),
+    };
+    let bandwidth = if let OutputResult::Bandwidth { way, value } = output.result { Some((way, value)) } else { None };
+    let ceiling = item.ceiling.as_ref();
+    let limit = bandwidth.zip(ceiling).map(|((way, value), ceiling)| Bottleneck::of(way, value, output.size(), ceiling));
+    let row = report.best().filter(|_| bandwidth.is_some());
+    let latency: Map<String, Value> = report
+        .latency
+        .first()
+        .map(|row| row.values.iter().map(|(of, value)| (of.as_str().to_owned(), json!(value))).collect())
+        .unwrap_or_default();
+    let size = output.size().or_else(|| report.latency.first().and_then(|row| row.size));
+    let iterations = row.and_then(|row| row.iterations).or_else(|| report.latency.first().and_then(|r| r.iterations));
+    json!({
+        "file": item.file,
+        "result": result,
+        "reason": reason,
+        "summary": item.summary,
+        "test": report.test,
+        "device": report.device,
+        "link_type": report.link_type,
+        "transport": report.transport,
+        "way": bandwidth.map(|(way, _)| way.as_str()),
+        "size_bytes": size,
+        "iterations": iterations,
+        "bandwidth_bytes_per_second": bandwidth.map(|(_, value)| value.0),
+        "peak_bandwidth_bytes_per_second": row.and_then(|row| row.peak).map(|peak| peak.0),
+        "messages_per_second": row.and_then(|row| row.messages),
+        "cpu_ratio": row.and_then(|row| row.cpu).map(|percent| percent / 100.0),
+        "latency_seconds": latency,
+        "port": item.port.as_ref().map(ToString::to_string),
+        "port_rate_bytes_per_second": ceiling.and_then(|ceiling| ceiling.rate).map(|rate| rate.0),
+        "path_bandwidth_bytes_per_second": ceiling.and_then(|ceiling| ceiling.path).map(|path| path.0),
+        "ceiling_bytes_per_second": ceiling.map(|ceiling| ceiling.payload.0),
+        "limit": limit.map(Bottleneck::as_str),
     })
 }

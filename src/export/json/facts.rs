@@ -5,9 +5,9 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{SCHEMA, host};
+use super::findings::{SCHEMA, host};
 use crate::export::agent::{AgentState, Process};
-use crate::export::content::{Content, PortRow};
+use crate::export::view::{PortView, ReportView};
 use crate::model::counter::Counters;
 use crate::model::cpus::CpuSet;
 use crate::model::irq::{IrqFunction, IrqVector};
@@ -24,7 +24,7 @@ use crate::watch::HostReport;
 /// Everything that was read.
 pub fn snapshot(report: &HostReport) -> Value {
     let agent = AgentState::default();
-    let content = Content::new(report, &agent, Process::default());
+    let view = ReportView::new(report, &agent, Process::default());
     let system = report.snapshot.system();
     json!({
         "schema": SCHEMA,
@@ -33,10 +33,10 @@ pub fn snapshot(report: &HostReport) -> Value {
         "kernel": system.and_then(|system| system.kernel.as_ref()),
         "boot_id": system.and_then(|system| system.boot_id.as_ref()),
         "uptime_seconds": system.and_then(|system| system.uptime).map(|uptime| uptime.as_secs()),
-        "devices": content.devices.iter().map(|device| device_value(&content, device)).collect::<Vec<_>>(),
-        "functions": content.functions.iter().map(|function| function_value(function)).collect::<Vec<_>>(),
+        "devices": view.devices.iter().map(|device| device_value(&view, device)).collect::<Vec<_>>(),
+        "functions": view.functions.iter().map(|function| function_value(function)).collect::<Vec<_>>(),
         "links": report.topology.links.values().map(link_value).collect::<Vec<_>>(),
-        "pfs": content.pfs.iter().map(|pf| super::vf::pf_value(report, pf)).collect::<Vec<_>>(),
+        "pfs": view.pfs.iter().map(|pf| super::vf::pf_value(report, pf)).collect::<Vec<_>>(),
         "netdevs": report.snapshot.all().map(netdev_value).collect::<Vec<_>>(),
         "numa_nodes": report.snapshot.all().map(numa_value).collect::<Vec<_>>(),
         "resources": report.snapshot.all().map(resources_value).collect::<Vec<_>>(),
@@ -59,10 +59,10 @@ impl Unreadable {
     }
 }
 
-fn device_value(content: &Content<'_>, device: &RdmaDevice) -> Value {
+fn device_value(view: &ReportView<'_>, device: &RdmaDevice) -> Value {
     let identity = &device.identity;
-    let path = content.report.lanes.paths.get(&device.name);
-    let ports = content.ports.iter().filter(|row| row.device.name == device.name);
+    let path = view.report.lanes.paths.get(&device.name);
+    let ports = view.ports.iter().filter(|row| row.device.name == device.name);
     json!({
         "device": device.name,
         "pci_address": identity.pci_address,
@@ -78,7 +78,7 @@ fn device_value(content: &Content<'_>, device: &RdmaDevice) -> Value {
     })
 }
 
-fn port_value(row: &PortRow<'_>) -> Value {
+fn port_value(row: &PortView<'_>) -> Value {
     let (port, lane) = (row.port, row.lane);
     let mut unreadable = Unreadable::default();
     let rate = unreadable.take("rate", port.rate);
@@ -227,4 +227,15 @@ fn collector_value(collector: &CollectorState) -> Value {
 
 fn text(value: Option<impl ToString>) -> impl Serialize {
     value.map(|value| value.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::export::testing;
+
+    #[test]
+    fn snapshot_document() {
+        testing::committed("tests/golden/snapshot.json", &format!("{:#}\n", snapshot(&testing::report())));
+    }
 }

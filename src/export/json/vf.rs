@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SCHEMA, host};
+use super::findings::{SCHEMA, host};
 use crate::assess::vf::holders::HolderSources;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
-use crate::model::sriov::{Fabric, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, Vlan};
+use crate::model::sriov::{VfDetail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{MappedVf, Signal, Verification};
 use crate::watch::HostReport;

@@ -1,10 +1,10 @@
-//! How the agent fares: what it could not see, what happened, how its checks and collectors stand.
+//! The agent: what it cannot see, recent events, and the state of its checks and collectors.
 
 use maud::{Markup, html};
 
 use super::findings::prose;
 use crate::assess::visibility::{VisibilityLevel, visibility};
-use crate::export::gaps::gaps;
+use crate::export::unknowns::unknowns;
 use crate::model::check::{Check, CheckResult};
 use crate::model::snapshot::CollectorState;
 use crate::watch::HostReport;
@@ -13,23 +13,23 @@ use crate::watch::HostReport;
 const EVENTS: usize = 15;
 
 /// Lines shown of what is not known.
-const GAPS: usize = 15;
+const UNKNOWNS: usize = 15;
 
 /// Faults shown of one collector.
 const FAULTS: usize = 12;
 
 /// What could not be judged, and why.
 pub(super) fn unknown(report: &HostReport) -> Markup {
-    let gaps = gaps(report);
+    let groups = unknowns(report);
     html! {
-        @if !gaps.is_empty() {
+        @if !groups.is_empty() {
             section {
-                h2 { "Not known" }
+                h2 { "Unknown" }
                 ul.plain {
-                    @for gap in gaps.iter().take(GAPS) {
-                        li { code { (gap.subject) } " " (gap.why()) " " span.dim { "(" (gap.checks()) ")" } }
+                    @for group in groups.iter().take(UNKNOWNS) {
+                        li { code { (group.subject) } " " (group.why()) " " span.dim { "(" (group.checks()) ")" } }
                     }
-                    @if gaps.len() > GAPS { li { "and " (gaps.len() - GAPS) " more (in the JSON of findings)" } }
+                    @if groups.len() > UNKNOWNS { li { "and " (groups.len() - UNKNOWNS) " more (in the JSON of findings)" } }
                 }
             }
         }
@@ -50,22 +50,22 @@ pub(super) fn limits(report: &HostReport) -> Markup {
 
 /// How much of the host is seen, and what would show more.
 pub(super) fn visibility_table(report: &HostReport) -> Markup {
-    let sights = visibility(&report.snapshot, &report.vf_map);
-    let blind = sights.iter().filter(|sight| sight.seen >= VisibilityLevel::Partly).count();
+    let areas = visibility(&report.snapshot, &report.vf_map);
+    let blind = areas.iter().filter(|area| area.seen >= VisibilityLevel::Partly).count();
     html! {
         section {
-            details open[blind > 0] {
-                summary { h2 { "Visibility" } @if blind > 0 { span.remark { (blind) " of " (sights.len()) " areas not whole" } } }
+            details id="visibility" open[blind > 0] {
+                summary { h2 { "Visibility" } @if blind > 0 { span.remark { (blind) " of " (areas.len()) " areas not fully visible" } } }
                 div.scroll {
                     table {
-                        thead { tr { th { "area" } th { "visible" } th { "why, and what would change it" } } }
+                        thead { tr { th { "area" } th { "visible" } th { "reason and fix" } } }
                         tbody {
-                            @for sight in &sights {
-                                @let tone = if sight.seen >= VisibilityLevel::Partly { "fair" } else { "" };
+                            @for area in &areas {
+                                @let tone = if area.seen >= VisibilityLevel::Partly { "fair" } else { "" };
                                 tr {
-                                    td { code { (sight.area) } }
-                                    td { b.(tone) { (sight.seen.as_str().replace('_', " ")) } }
-                                    td { (sight.text) @if let Some(remedy) = &sight.remedy { "; " (remedy) } }
+                                    td { code { (area.area) } }
+                                    td { b.(tone) { (area.seen.as_str().replace('_', " ")) } }
+                                    td { (area.text) @if let Some(remedy) = &area.remedy { "; " (remedy) } }
                                 }
                             }
                         }
@@ -80,8 +80,8 @@ pub(super) fn visibility_table(report: &HostReport) -> Markup {
 pub(super) fn events(report: &HostReport) -> Markup {
     html! {
         section {
-            h2 { "Last events" }
-            @if report.events.is_empty() { p.none { "None yet." } }
+            h2 { "Recent events" }
+            @if report.events.is_empty() { p.none { "No events yet." } }
             @else {
                 ol.events {
                     @for event in report.events.iter().take(EVENTS) {
@@ -93,7 +93,7 @@ pub(super) fn events(report: &HostReport) -> Markup {
                     }
                 }
                 @if report.events.len() > EVENTS {
-                    p.more { (report.events.len() - EVENTS) " older ones in " a href="/api/v1/events" { "the JSON" } "." }
+                    p.more { (report.events.len() - EVENTS) " older events in " a href="/api/v1/events" { "the JSON" } "." }
                 }
             }
         }
@@ -104,7 +104,7 @@ pub(super) fn events(report: &HostReport) -> Markup {
 pub(super) fn checks(report: &HostReport) -> Markup {
     html! {
         section {
-            details {
+            details id="checks" {
                 summary { h2 { "Checks" } }
                 div.scroll {
                     table {
@@ -134,11 +134,11 @@ pub(super) fn collectors(report: &HostReport) -> Markup {
     let any = collectors.iter().any(troubled);
     html! {
         section {
-            details open[any] {
-                summary { h2 { "Collectors" } @if any { span.remark { "not all is readable" } } }
+            details id="collectors" open[any] {
+                summary { h2 { "Collectors" } @if any { span.remark { "some files are not readable" } } }
                 div.scroll {
                     table {
-                        thead { tr { th { "collector" } th { "state" } th.number { "took" } th.number { "left alone" } } }
+                        thead { tr { th { "collector" } th { "state" } th.number { "duration" } th.number { "quarantined" } } }
                         tbody {
                             @for collector in collectors {
                                 tr {
@@ -165,8 +165,8 @@ pub(super) fn collectors(report: &HostReport) -> Markup {
 fn state(collector: &CollectorState) -> Markup {
     html! {
         @match (&collector.listed, collector.stuck.as_slice()) {
-            (_, stuck @ [_, ..]) => { b.bad { "does not answer: " (stuck.join(", ")) } }
-            (None, _) => { b.bad { "could not list what is there" } }
+            (_, stuck @ [_, ..]) => { b.bad { "not responding: " (stuck.join(", ")) } }
+            (None, _) => { b.bad { "cannot list devices" } }
             (Some(listed), []) => {
                 "ok, " (listed.len()) " read"
                 @if !collector.faults.is_empty() { ", " b.fair { (collector.faults.len()) " not readable" } }

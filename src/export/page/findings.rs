@@ -2,8 +2,10 @@
 
 use maud::{Markup, html};
 
-use super::span;
-use crate::model::finding::Finding;
+use crate::export::causes::{FindingGroup, effect, groups};
+use crate::export::text::style::span;
+use crate::model::check::Severity;
+use crate::model::finding::{Condition, Finding};
 use crate::model::time::rfc3339;
 use crate::watch::HostReport;
 
@@ -12,8 +14,8 @@ pub(super) fn section(report: &HostReport) -> Markup {
     html! {
         section {
             h2 { "Findings" @if !report.findings.is_empty() { " " span.count { (report.findings.len()) } } }
-            @if report.findings.is_empty() { p.none { "Nothing found." } }
-            @for finding in &report.findings { (one(report, finding)) }
+            @if report.findings.is_empty() { p.none { "No findings." } }
+            @for group in groups(report) { (one(report, &group)) }
         }
     }
 }
@@ -37,25 +39,51 @@ pub(super) fn accepted(report: &HostReport) -> Markup {
     }
 }
 
-/// One finding.
-pub(super) fn one(report: &HostReport, finding: &Finding) -> Markup {
-    let condition = &finding.condition;
-    let taken = report.snapshot.taken;
+/// A cause and what follows from it, in the colour of the worst of them.
+fn one(report: &HostReport, group: &FindingGroup<'_>) -> Markup {
+    let condition = &group.cause.condition;
+    let all = group.consequences.iter().map(|finding| finding.condition.severity).chain([condition.severity]);
+    let worst = all.max().unwrap_or(Severity::Info);
     html! {
-        article.finding.(condition.severity.as_str()) {
-            p.head {
-                span.badge { (condition.severity.as_str()) }
-                @match &condition.device {
-                    Some(device) => a.subject href={ "#" (device) } { code { (condition.subject) } },
-                    None => code.subject { (condition.subject) },
-                }
-                span.check { (condition.check.as_str()) " · " (condition.reason) }
-                time title=(rfc3339(taken.wall_time(finding.since))) {
-                    "for " (span(taken.tick.since(finding.since)))
-                    span.wide { ", since " (rfc3339(taken.wall_time(finding.since))) }
+        article.finding.(worst.as_str()) {
+            (head(report, group.cause))
+            p.summary { (prose(&capital(&condition.summary))) }
+            @if !group.consequences.is_empty() {
+                ul.consequences {
+                    @for finding in &group.consequences {
+                        @let condition = &finding.condition;
+                        li {
+                            "causes " b { (condition.severity.as_str()) } " " (subject(condition)) " "
+                            span.check { (condition.check.as_str()) " · " (condition.reason) } ": " (effect(condition))
+                        }
+                    }
                 }
             }
-            p.summary { (prose(&capital(&condition.summary))) }
+        }
+    }
+}
+
+fn head(report: &HostReport, finding: &Finding) -> Markup {
+    let (condition, taken) = (&finding.condition, report.snapshot.taken);
+    html! {
+        p.head {
+            span.badge.(condition.severity.as_str()) { (condition.severity.as_str()) }
+            (subject(condition))
+            span.check { (condition.check.as_str()) " · " (condition.reason) }
+            time title=(rfc3339(taken.wall_time(finding.since))) {
+                "for " (span(taken.tick.since(finding.since)))
+                span.wide { ", since " (rfc3339(taken.wall_time(finding.since))) }
+            }
+        }
+    }
+}
+
+/// The subject; a link to its device's path, if it has one.
+fn subject(condition: &Condition) -> Markup {
+    html! {
+        @match &condition.device {
+            Some(device) => a.subject href={ "#" (device) } { code { (condition.subject) } },
+            None => code.subject { (condition.subject) },
         }
     }
 }

@@ -62,9 +62,9 @@ pub(super) fn agent() -> Arc<AgentState> {
         web: Some(WebState {
             reload_successful: true,
             reloaded: now().wall - Duration::from_secs(60),
-            certificate_ends: Some(now().wall + Duration::from_secs(86_400)),
+            certificate_expires: Some(now().wall + Duration::from_secs(86_400)),
         }),
-        refused: std::array::from_fn(|index| index as u64 * 2),
+        tls_rejections: std::array::from_fn(|index| index as u64 * 2),
         probe_requests: Some(std::array::from_fn(|index| index as u64 * 3)),
     })
 }

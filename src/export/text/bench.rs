@@ -1,19 +1,19 @@
-//! Runs of probes, for people.
+//! Runs of benchmarks, for people.
 
 use std::fmt::Write as _;
 
-use super::check::wrapped;
-use crate::model::benchmark::{BenchmarkRun, Direction, Outcome, Statistic};
+use super::style::Style;
+use crate::model::benchmark::{Direction, Outcome, BenchmarkRun, Statistic};
 use crate::model::units::BytesPerSecond;
 use crate::watch::HostReport;
 
-/// What came of some runs.
-pub fn runs(report: &HostReport, runs: &[BenchmarkRun]) -> String {
+/// The results of some runs.
+pub fn runs(report: &HostReport, runs: &[BenchmarkRun], style: &Style) -> String {
     let mut out = String::new();
     for run in runs {
         // Writing to a string cannot fail.
         let _ = writeln!(out, "{}: {}{}", run.key, run.outcome.as_str(), reason(run));
-        out.push_str(&wrapped(&run.text, "  "));
+        out.push_str(&style.wrap(&run.text, "  "));
         if run.outcome == Outcome::Skipped {
             continue;
         }
@@ -23,16 +23,16 @@ pub fn runs(report: &HostReport, runs: &[BenchmarkRun]) -> String {
             let usual = past.and_then(|past| past.usual(&run.profile, |m| m.bandwidth(*direction).map(|rate| rate.0)));
             let usual = usual.map(|usual| format!(", usually {}", BytesPerSecond(usual))).unwrap_or_default();
             let ceiling = run.ceiling.filter(|_| *direction == Direction::OneWay);
-            let ceiling = ceiling.map(|ceiling| format!(", the lane carries {ceiling} of payload")).unwrap_or_default();
+            let ceiling = ceiling.map(|ceiling| format!(", the path carries at most {ceiling} of payload")).unwrap_or_default();
             let _ = writeln!(out, "  {:<8} {}{ceiling}{usual}", direction.as_str(), BytesPerSecond(*value));
         }
         for direction in [Direction::Write, Direction::Read] {
             let one = |statistic, name: &str| {
                 let value = run.measured.latency(direction, statistic)?;
-                Some(format!("{name} {:.2} us", value * 1e6))
+                Some(format!("{name} {:.2} µs", value * 1e6))
             };
             let parts =
-                [one(Statistic::Typical, "typically"), one(Statistic::P99, "p99"), one(Statistic::Maximum, "at most")];
+                [one(Statistic::Typical, "typical"), one(Statistic::P99, "p99"), one(Statistic::Maximum, "maximum")];
             let parts: Vec<String> = parts.into_iter().flatten().collect();
             if !parts.is_empty() {
                 let _ = writeln!(out, "  {:<8} {}", direction.as_str(), parts.join(", "));
@@ -40,7 +40,7 @@ pub fn runs(report: &HostReport, runs: &[BenchmarkRun]) -> String {
         }
     }
     if out.is_empty() {
-        out.push_str("nothing to measure here\n");
+        out.push_str("no port to measure here\n");
     }
     out
 }

@@ -1,67 +1,93 @@
-//! The answers of `check`: for people, for Nagios, for node-problem-detector. The first line is complete in itself.
+//! The output of `check`: for people, for Nagios, for node-problem-detector.
 
 use std::fmt::Write as _;
-use std::sync::Arc;
 
-use super::facts::facts;
-use super::isolation::isolation;
-use crate::assess::visibility::visibility;
-use crate::export::gaps::{self, Gap, gaps};
-use crate::model::check::{Check, CheckResult, Severity, Status};
+use super::findings::write_group;
+use super::style::Style;
+use super::verbose::sections;
+use crate::export::causes::groups;
+use crate::export::unknowns::{UnknownGroup, summarize, unknowns};
+use crate::model::check::{Severity, Status};
 use crate::model::count::counted;
 use crate::model::environment::Environment;
 use crate::model::finding::Finding;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fault;
-use crate::model::time::rfc3339;
+use crate::model::time::BootTime;
 use crate::watch::HostReport;
 
 /// Longest line node-problem-detector keeps.
 const NPD_LINE: usize = 80;
 
-/// Lines of what is not known; the others are counted.
-const GAPS: usize = 8;
+/// Lines about unknowns; the others are counted.
+const UNKNOWNS: usize = 8;
 
-/// For people; `verbose` adds how the host is set up, how every check stands and what could not be read.
-pub fn text(report: &HostReport, status: Status, verbose: bool) -> String {
-    let mut out = format!("{}: {}\n", word(status), headline(report, status));
-    for finding in &report.findings {
-        let condition = &finding.condition;
-        let since = report.snapshot.taken.wall_time(finding.since);
-        let _ = writeln!(
-            out,
-            "\n{:<8} {} {} ({}, since {})",
-            condition.severity.as_str(),
-            condition.check.as_str(),
-            condition.subject,
-            condition.reason,
-            rfc3339(since)
-        );
-        out.push_str(&wrapped(&condition.summary, "         "));
+/// How a person wants the text of `check`.
+#[derive(Debug, Clone, Default)]
+pub struct CheckText {
+    /// Whether to add how the host is set up, how every check stands and every file that could not be read.
+    pub verbose: bool,
+    /// Colour, width and time zone.
+    pub style: Style,
+    /// When this run began: a finding that is no older is seen for the first time.
+    pub began: Option<BootTime>,
+}
+
+/// For people: every finding once, under its cause.
+pub fn text(report: &HostReport, status: Status, options: &CheckText) -> String {
+    let style = &options.style;
+    let title = word(status);
+    let title = match status {
+        Status::Ok => style.good(&title).to_string(),
+        Status::Unknown => style.bold(&title).to_string(),
+        Status::Warning => style.caution(&title).to_string(),
+        Status::Critical => style.bad(&title).to_string(),
+    };
+    let mut out = format!("{title}: {}\n", summary_line(report, status));
+    for group in groups(report) {
+        write_group(&mut out, report, &group, style, options.began, "");
     }
     for (finding, reason) in &report.excepted {
         let condition = &finding.condition;
         let _ = writeln!(out, "\naccepted {} {}: {reason}", condition.check.as_str(), condition.subject);
     }
-    let gaps = gaps(report);
-    let told: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(ReadError::Permission)).collect();
-    for gap in told.iter().take(if verbose { usize::MAX } else { GAPS }) {
-        let _ = writeln!(out, "\nunknown  {}: {} ({})", gap.subject, gap.why(), gap.checks());
+    let unknowns = unknowns(report);
+    let shown: Vec<&UnknownGroup<'_>> =
+        unknowns.iter().filter(|group| group.reason != Some(ReadError::Permission)).collect();
+    for group in shown.iter().take(if options.verbose { usize::MAX } else { UNKNOWNS }) {
+        let _ = writeln!(out, "\nunknown  {}: {} ({})", group.subject, group.why(), group.checks());
     }
-    if !verbose && told.len() > GAPS {
-        let _ = writeln!(out, "\nunknown  and {} more (--verbose names all)", told.len() - GAPS);
+    if !options.verbose && shown.len() > UNKNOWNS {
+        let _ = writeln!(out, "\nunknown  {} more (--verbose lists all)", shown.len() - UNKNOWNS);
     }
-    out.push_str(&limits(&report.limited, !verbose));
-    if verbose {
-        out.push_str(&facts(report));
-        out.push_str(&visibility_lines(report));
-        out.push_str(&details(report));
-        out.push_str(&isolation(&report.snapshot));
+    out.push_str(&style.limits(&report.limited, !options.verbose));
+    if options.verbose {
+        out.push_str(&sections(report, style));
     }
     out
 }
 
-/// Nagios: one line with performance data, then the findings.
+/// The first line for people: how many findings there are, since they follow one by one.
+fn summary_line(report: &HostReport, status: Status) -> String {
+    let count = |severity| report.findings.iter().filter(|f| f.condition.severity == severity).count();
+    let (critical, warnings, info) = (count(Severity::Critical), count(Severity::Warning), count(Severity::Info));
+    if critical + warnings == 0 {
+        return headline(report, status);
+    }
+    let mut parts = Vec::new();
+    if critical > 0 {
+        parts.push(format!("{critical} critical"));
+    }
+    if warnings > 0 {
+        parts.push(counted(warnings, "warning"));
+    }
+    if info > 0 {
+        parts.push(format!("{info} info"));
+    }
+    format!("{}; {}", parts.join(", "), inventory(report))
+}
+
+/// Nagios: one line with the worst finding and performance data, then the other findings.
 pub fn nagios(report: &HostReport, status: Status) -> String {
     let count = |severity| report.findings.iter().filter(|f| f.condition.severity == severity).count();
     let (active, unknown, ports) = ports(report);
@@ -73,7 +99,8 @@ pub fn nagios(report: &HostReport, status: Status) -> String {
         count(Severity::Warning),
         count(Severity::Info),
     );
-    for finding in &report.findings {
+    let in_first_line = usize::from(report.findings.first().is_some_and(|f| f.condition.severity > Severity::Info));
+    for finding in report.findings.iter().skip(in_first_line) {
         let condition = &finding.condition;
         let summary = condition.summary.replace('|', "/");
         let _ = writeln!(out, "{} {}: {summary}", condition.severity.as_str(), condition.check.as_str());
@@ -94,39 +121,40 @@ pub fn npd(report: &HostReport, status: Status) -> String {
     line
 }
 
-const fn word(status: Status) -> &'static str {
-    match status {
-        Status::Ok => "OK",
-        Status::Unknown => "UNKNOWN",
-        Status::Warning => "WARNING",
-        Status::Critical => "CRITICAL",
-    }
+fn word(status: Status) -> String {
+    status.as_str().to_ascii_uppercase()
 }
 
-/// Ports that are active, those of which that is not known, and all.
+/// Ports that are active, those in an unknown state, and all.
 fn ports(report: &HostReport) -> (usize, usize, usize) {
     let ports = || report.snapshot.devices().flat_map(|device| &device.ports);
     let unknown = ports().filter(|port| port.state.value().is_none()).count();
     (ports().filter(|port| port.is_active()).count(), unknown, ports().count())
 }
 
-fn headline(report: &HostReport, status: Status) -> String {
-    let (active, unread, ports) = ports(report);
-    let not_known = if unread == 0 { String::new() } else { format!(", {unread} not known") };
+/// How many devices and ports there are: `2 devices, 2 of 2 ports active`.
+fn inventory(report: &HostReport) -> String {
+    let (active, unknown, ports) = ports(report);
+    let unknown = if unknown == 0 { String::new() } else { format!(", {unknown} unknown") };
     let devices = report.snapshot.devices().count();
-    let inventory = match (devices, report.snapshot.collector("rdma")) {
-        (0, None) => "RDMA devices are not read (collector rdma)".to_owned(),
-        (0, Some(rdma)) if rdma.listed.is_none() => "RDMA devices could not be listed".to_owned(),
+    match (devices, report.snapshot.collector("rdma")) {
+        (0, None) => "RDMA devices are not read (collector rdma is off)".to_owned(),
+        (0, Some(rdma)) if rdma.listed.is_none() => "cannot list RDMA devices".to_owned(),
         (0, _) => "no RDMA device here".to_owned(),
-        _ => format!("{}, {active} of {} active{not_known}", counted(devices, "device"), counted(ports, "port")),
-    };
+        _ => format!("{}, {active} of {} active{unknown}", counted(devices, "device"), counted(ports, "port")),
+    }
+}
+
+/// The worst finding, or what is unknown, in one line that is complete in itself.
+fn headline(report: &HostReport, status: Status) -> String {
+    let inventory = inventory(report);
     let serious: Vec<&Finding> = report.findings.iter().filter(|f| f.condition.severity > Severity::Info).collect();
     match serious.as_slice() {
         [] if status == Status::Unknown => format!("{}; {inventory}", unknown(report)),
         [] => {
-            let untold = gaps(report);
-            let untold: Vec<&Gap<'_>> = untold.iter().filter(|gap| gap.reason.is_none()).collect();
-            gaps::first(&untold).map_or(inventory.clone(), |first| format!("{inventory}; not known of {first}"))
+            let unknowns = unknowns(report);
+            let unreported: Vec<&UnknownGroup<'_>> = unknowns.iter().filter(|group| group.reason.is_none()).collect();
+            summarize(&unreported).map_or(inventory.clone(), |first| format!("{inventory}; unknown: {first}"))
         }
         [only] => format!("{} [{inventory}]", only.condition.summary),
         [first, rest @ ..] => format!("{} (and {} more) [{inventory}]", first.condition.summary, rest.len()),
@@ -137,90 +165,31 @@ fn headline(report: &HostReport, status: Status) -> String {
 fn unknown(report: &HostReport) -> String {
     let rootless = |environment: &&Environment| !environment.has_sysfs;
     if let Some(environment) = report.snapshot.all::<Environment>().find(rootless) {
-        return format!("there is no sysfs at {}", environment.sysfs);
+        return format!("no sysfs at {}", environment.sysfs);
     }
     for collector in &report.snapshot.collectors {
         if let Some(stuck) = collector.stuck.first() {
-            return format!("{} does not answer ({stuck})", collector.name);
+            return format!("collector {}: {stuck} not responding", collector.name);
         }
     }
     let unlisted = report.snapshot.collectors.iter().find(|collector| collector.listed.is_none());
-    let named = |fault: &Fault| format!("cannot read {}: {}", fault.source, fault.reason.as_str());
+    let describe = |fault: &Fault| format!("cannot read {}: {}", fault.source, fault.reason.as_str());
     let faults = || report.snapshot.collectors.iter().flat_map(|collector| &collector.faults);
     if let Some(collector) = unlisted {
-        let why = collector.faults.first().map(|fault| format!(": {}", named(fault))).unwrap_or_default();
-        return format!("{} could not list what is there{why}", collector.name);
+        let why = collector.faults.first().map(|fault| format!(": {}", describe(fault))).unwrap_or_default();
+        return format!("collector {} cannot list devices{why}", collector.name);
     }
-    let gaps = gaps(report);
-    let needed: Vec<&Gap<'_>> = gaps.iter().filter(|gap| gap.reason != Some(ReadError::Permission)).collect();
+    let groups = unknowns(report);
+    let needed: Vec<&UnknownGroup<'_>> =
+        groups.iter().filter(|group| group.reason != Some(ReadError::Permission)).collect();
     let fault = faults().find(|fault| fault.reason != ReadError::Permission);
-    match (gaps::first(&needed), fault) {
-        (Some(first), Some(fault)) => format!("not known of {first}: {}", named(fault)),
-        (Some(first), None) => format!("not known of {first}"),
-        (None, Some(fault)) => named(fault),
+    match (summarize(&needed), fault) {
+        (Some(first), Some(fault)) => format!("{first} unknown: {}", describe(fault)),
+        (Some(first), None) => format!("unknown: {first}"),
+        (None, Some(fault)) => describe(fault),
         (None, None) => match report.limited.first() {
             Some(limit) => limit.to_string(),
-            None => "a device is listed of which nothing could be read".to_owned(),
+            None => "a listed device has no readable files".to_owned(),
         },
     }
-}
-
-/// What is seen of the host, and what would show more.
-fn visibility_lines(report: &HostReport) -> String {
-    let mut out = String::from("\narea             visible\n");
-    for sight in visibility(&report.snapshot, &report.vf_map) {
-        let remedy = sight.remedy.map_or_else(String::new, |remedy| format!("; would change that: {remedy}"));
-        let _ = writeln!(out, "{:<17}{:<14} {}{remedy}", sight.area, sight.seen.as_str().replace('_', " "), sight.text);
-    }
-    out
-}
-
-fn details(report: &HostReport) -> String {
-    let mut out = String::from("\ncheck                    ok  degraded  failed  unknown  skipped\n");
-    for check in Check::ALL {
-        let [ok, degraded, failed, unknown, skipped] =
-            report.standings.get(check).copied().unwrap_or([0; CheckResult::ALL.len()]);
-        let _ = writeln!(out, "{:<23}{ok:>4}{degraded:>10}{failed:>8}{unknown:>9}{skipped:>9}", check.as_str());
-    }
-    out.push_str("\ncollector        state\n");
-    for collector in &report.snapshot.collectors {
-        let state = match (&collector.listed, collector.stuck.as_slice()) {
-            (_, stuck @ [_, ..]) => format!("does not answer: {}", stuck.join(", ")),
-            (None, _) => "could not list what is there".to_owned(),
-            (Some(listed), []) => format!("read {} in {:?}", counted(listed.len(), "thing"), collector.duration),
-        };
-        let _ = writeln!(out, "{:<17}{state}", collector.name);
-        for fault in &collector.faults {
-            let _ = writeln!(out, "                 {}: {}", fault.source, fault.reason.as_str());
-        }
-    }
-    out
-}
-
-/// What permissions hide, in one place; `more` says where the files are named.
-pub fn limits(limited: &[Arc<str>], more: bool) -> String {
-    let mut out = String::new();
-    for (n, limit) in limited.iter().enumerate() {
-        let lines = wrapped(limit, "         ");
-        out.push_str(&if n == 0 { lines.replacen("         ", "\nlimited  ", 1) } else { lines });
-    }
-    if more && !limited.is_empty() {
-        out.push_str("         (lanewatch check --verbose names every file)\n");
-    }
-    out
-}
-
-/// Breaks a text into lines of at most 100 characters.
-pub fn wrapped(text: &str, indent: &str) -> String {
-    let mut out = String::new();
-    let mut line = String::from(indent);
-    for word in text.split_whitespace() {
-        if line.chars().count() + word.chars().count() >= 100 && line.len() > indent.len() {
-            let _ = writeln!(out, "{}", line.trim_end());
-            line = String::from(indent);
-        }
-        let _ = write!(line, "{word} ");
-    }
-    let _ = writeln!(out, "{}", line.trim_end());
-    out
 }

@@ -1,54 +1,57 @@
-//! The lane of a device, drawn hop by hop, with the limit, its reason and what to do.
+//! The path of a device, drawn hop by hop, with the limit, its reason and what to do.
 
 use std::fmt::Write as _;
 
-use super::check::wrapped;
-use super::paint::Paint;
-use crate::export::lane::{Hop, HopState, Lane, PortEnd, setup};
+use super::findings::write_group;
+use super::style::Style;
+use crate::export::causes::groups;
+use crate::export::path::{HopState, PathDiagram, PathEnd, PathHop, setup_lines};
+use crate::model::finding::Finding;
 use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::snapshot::Snapshot;
-use crate::model::time::rfc3339;
+use crate::model::time::BootTime;
 use crate::watch::HostReport;
 
 /// Width of the column of names.
 const NAMES: usize = 16;
 
-/// Draws a lane; with a port number, that port alone.
-pub fn lane(report: &HostReport, lane: &Lane<'_>, only: Option<u32>, paint: Paint) -> String {
+/// Draws a path; with a port number, that port alone.
+pub fn path(report: &HostReport, diagram: &PathDiagram<'_>, only: Option<u32>, style: &Style, began: Option<BootTime>) -> String {
     let mut out = String::new();
-    let ports: Vec<&PortEnd<'_>> = lane.ports.iter().filter(|end| only.is_none_or(|n| end.port.number == n)).collect();
-    let _ = writeln!(out, "{}\n", paint.bold(lane.device.name.as_str()));
-    node(&mut out, lane, paint);
-    for (index, hop) in lane.hops.iter().enumerate() {
-        link(&mut out, &report.snapshot, hop, paint);
-        if index + 1 < lane.hops.len() {
-            row(&mut out, &hop.link.name.to_string(), "upper port of a switch", paint);
+    let ports: Vec<&PathEnd<'_>> =
+        diagram.ports.iter().filter(|end| only.is_none_or(|n| end.port.number == n)).collect();
+    let _ = writeln!(out, "{}\n", style.bold(diagram.device.name.as_str()));
+    node(&mut out, diagram, style);
+    for (index, hop) in diagram.hops.iter().enumerate() {
+        link(&mut out, &report.snapshot, hop, style);
+        if index + 1 < diagram.hops.len() {
+            row(&mut out, &hop.link.name.to_string(), "upstream port of a switch", style);
             bar(&mut out);
         }
     }
-    function(&mut out, lane, paint);
-    device(&mut out, lane, paint);
+    function(&mut out, diagram, style);
+    device(&mut out, diagram, style);
     for (index, end) in ports.iter().enumerate() {
         if index > 0 {
             out.push('\n');
         }
-        port(&mut out, report, end, paint);
+        port(&mut out, report, end, style);
     }
-    findings(&mut out, report, lane, only, paint);
+    findings(&mut out, report, diagram, only, style, began);
     out.push('\n');
     for end in &ports {
         let verdict = if ports.len() > 1 { format!("{}: {}", end.key, end.verdict) } else { end.verdict.clone() };
-        let text = wrapped(&verdict, "  ");
+        let text = style.wrap(&verdict, "  ");
         let text = text.trim_end_matches('\n');
         let _ = match (end.held_back, end.ceiling) {
-            (true, _) => writeln!(out, "{}", paint.bad(text)),
-            (false, Some(_)) => writeln!(out, "{}", paint.good(text)),
-            (false, None) => writeln!(out, "{}", paint.bold(text)),
+            (true, _) => writeln!(out, "{}", style.bad(text)),
+            (false, Some(_)) => writeln!(out, "{}", style.good(text)),
+            (false, None) => writeln!(out, "{}", style.bold(text)),
         };
     }
     if ports.is_empty() {
-        out.push_str("  it has no ports\n");
+        out.push_str("  no ports\n");
     }
     out
 }
@@ -58,9 +61,9 @@ pub fn ascii(drawn: &str) -> String {
     drawn.replace('│', "|").replace('┃', "#").replace('◀', "<")
 }
 
-fn row(out: &mut String, name: &str, text: &str, paint: Paint) {
+fn row(out: &mut String, name: &str, text: &str, style: &Style) {
     let padding = NAMES.saturating_sub(name.chars().count());
-    let line = format!("  {}{:padding$} {text}", paint.bold(name), "");
+    let line = format!("  {}{:padding$} {text}", style.bold(name), "");
     let _ = writeln!(out, "{}", line.trim_end());
 }
 
@@ -68,40 +71,40 @@ fn bar(out: &mut String) {
     out.push_str("    │\n");
 }
 
-fn node(out: &mut String, lane: &Lane<'_>, paint: Paint) {
-    if lane.function.is_none() && lane.hops.is_empty() {
-        let _ = writeln!(out, "  {}", paint.dim("no PCI function behind it: a software device, or the host hides it"));
+fn node(out: &mut String, diagram: &PathDiagram<'_>, style: &Style) {
+    if diagram.function.is_none() && diagram.hops.is_empty() {
+        let _ = writeln!(out, "  {}", style.dim("no PCI function: a software device, or hidden from this host"));
         return bar(out);
     }
-    match &lane.node {
+    match &diagram.node {
         Some((id, node)) => {
             let cpus = node.and_then(|node| node.cpus.as_deref());
             let cpus = cpus.map_or_else(|| "CPUs unknown".to_owned(), |cpus| format!("CPUs {cpus}"));
-            row(out, &format!("NUMA node {id}"), &cpus, paint);
+            row(out, &format!("NUMA node {id}"), &cpus, style);
         }
-        None => row(out, "memory", "NUMA node unknown: the firmware does not say", paint),
+        None => row(out, "memory", "NUMA node unknown: not reported by the firmware", style),
     }
     bar(out);
 }
 
-fn link(out: &mut String, snapshot: &Snapshot, hop: &Hop<'_>, paint: Paint) {
+fn link(out: &mut String, snapshot: &Snapshot, hop: &PathHop<'_>, style: &Style) {
     match hop.link.upstream {
-        Some((address, _)) => row(out, &address.to_string(), &above(snapshot, address), paint),
-        None => row(out, "(no port)", "the host shows no port above", paint),
+        Some((address, _)) => row(out, &address.to_string(), &above(snapshot, address), style),
+        None => row(out, "(no port)", "no port above is visible", style),
     }
     let (stroke, current) = (if hop.limits { "┃" } else { "│" }, hop.current());
     let words = hop.words();
     let words = match hop.state {
-        HopState::Degraded | HopState::OffBus => paint.bad(&words).to_string(),
-        HopState::LimitedBySlot | HopState::Unknown | HopState::Nominal => paint.fair(&words).to_string(),
-        HopState::Full => paint.good(&words).to_string(),
+        HopState::Degraded | HopState::OffBus => style.bad(&words).to_string(),
+        HopState::LimitedBySlot | HopState::Unknown | HopState::Nominal => style.caution(&words).to_string(),
+        HopState::Full => style.good(&words).to_string(),
     };
     if hop.limits {
-        let _ = writeln!(out, "    {}  {}  {}", paint.bad(stroke), paint.bold(&current), paint.bad("◀ the limit"));
-        let _ = writeln!(out, "    {}  {words}", paint.bad(stroke));
+        let _ = writeln!(out, "    {}  {}  {}", style.bad(stroke), style.bold(&current), style.bad("◀ the limit"));
+        let _ = writeln!(out, "    {}  {words}", style.bad(stroke));
     } else {
         if hop.link.bandwidth().is_some() {
-            let _ = writeln!(out, "    {stroke}  {}", paint.bold(&current));
+            let _ = writeln!(out, "    {stroke}  {}", style.bold(&current));
         }
         let _ = writeln!(out, "    {stroke}  {words}");
     }
@@ -125,13 +128,13 @@ fn driven(what: &str, function: Option<&PciFunction>) -> String {
     }
 }
 
-fn function(out: &mut String, lane: &Lane<'_>, paint: Paint) {
-    let Some(address) = lane.device.identity.pci_address else { return };
-    let text = match lane.function.map(|function| (function.kind, function)) {
+fn function(out: &mut String, diagram: &PathDiagram<'_>, style: &Style) {
+    let Some(address) = diagram.device.identity.pci_address else { return };
+    let text = match diagram.function.map(|function| (function.kind, function)) {
         None => "function".to_owned(),
         Some((FunctionKind::Plain, function)) => driven("function", Some(function)),
         Some((FunctionKind::Virtual { pf: Some(pf) }, function)) => {
-            format!("{}; its links are those of {pf}", driven("VF", Some(function)))
+            format!("{}; shares the links of {pf}", driven("VF", Some(function)))
         }
         Some((FunctionKind::Virtual { pf: None }, function)) => driven("VF", Some(function)),
         Some((FunctionKind::Physical, function)) => {
@@ -140,12 +143,12 @@ fn function(out: &mut String, lane: &Lane<'_>, paint: Paint) {
             format!("{}, {vfs}", driven("PF", Some(function)))
         }
     };
-    row(out, &address.to_string(), &text, paint);
+    row(out, &address.to_string(), &text, style);
     bar(out);
 }
 
-fn device(out: &mut String, lane: &Lane<'_>, paint: Paint) {
-    let identity = &lane.device.identity;
+fn device(out: &mut String, diagram: &PathDiagram<'_>, style: &Style) {
+    let identity = &diagram.device.identity;
     let facts = [
         ("", identity.hca_type.as_deref()),
         ("firmware ", identity.firmware_version.as_deref()),
@@ -155,11 +158,11 @@ fn device(out: &mut String, lane: &Lane<'_>, paint: Paint) {
         .iter()
         .filter_map(|(word, fact)| fact.map(|fact| format!("{word}{}", fact.replace(char::is_control, " "))))
         .collect();
-    row(out, lane.device.name.as_str(), &facts.join(", "), paint);
+    row(out, diagram.device.name.as_str(), &facts.join(", "), style);
     bar(out);
 }
 
-fn port(out: &mut String, report: &HostReport, end: &PortEnd<'_>, paint: Paint) {
+fn port(out: &mut String, report: &HostReport, end: &PathEnd<'_>, style: &Style) {
     let port = end.port;
     let mut facts = Vec::new();
     facts.extend(port.link_layer.as_ref().map(|layer| layer.as_str().to_owned()));
@@ -167,55 +170,50 @@ fn port(out: &mut String, report: &HostReport, end: &PortEnd<'_>, paint: Paint) 
     facts.extend(end.rate_text());
     facts.extend(port.lid.filter(|lid| *lid != 0).map(|lid| format!("LID {lid}")));
     facts.extend(port.netdev.as_deref().map(|netdev| format!("interface {netdev}")));
-    row(out, &format!("port {}", port.number), &facts.join(", "), paint);
+    row(out, &format!("port {}", port.number), &facts.join(", "), style);
     if let Some(ceiling) = end.ceiling {
-        let share = end.share.map(|share| format!(", share {share}")).unwrap_or_default();
-        let line = format!("ceiling {ceiling}{share}");
-        row(out, "", &line, paint);
+        let share = end.share.map(|share| format!(", {share} when all ports on the path are busy")).unwrap_or_default();
+        let line = format!("at most {ceiling}{share}");
+        row(out, "", &line, style);
     }
-    for line in setup::lines(report, end) {
-        let lines = wrapped(&line, &" ".repeat(NAMES + 3));
+    for line in setup_lines(report, end) {
+        let lines = style.wrap(&line, &" ".repeat(NAMES + 3));
         let _ = writeln!(out, "{}", lines.trim_end_matches('\n'));
     }
     for line in end.remarks() {
-        let lines = wrapped(&line, &" ".repeat(NAMES + 3));
-        let _ = writeln!(out, "{}", paint.fair(lines.trim_end_matches('\n')));
+        let lines = style.wrap(&line, &" ".repeat(NAMES + 3));
+        let _ = writeln!(out, "{}", style.caution(lines.trim_end_matches('\n')));
     }
 }
 
-fn findings(out: &mut String, report: &HostReport, lane: &Lane<'_>, only: Option<u32>, paint: Paint) {
-    let shown = lane.findings.iter().map(|finding| (&finding.condition, finding.since));
-    let shown = shown.filter(|(condition, _)| only.is_none_or(|n| condition.port.is_none_or(|port| port == n)));
-    for (condition, since) in shown {
-        let since = rfc3339(report.snapshot.taken.wall_time(since));
-        let _ = writeln!(
-            out,
-            "\n  {} {} {} ({}, since {since})",
-            paint.severity(condition.severity),
-            paint.bold(condition.check.as_str()),
-            condition.subject,
-            condition.reason,
-        );
-        out.push_str(&wrapped(&condition.summary, "           "));
+fn findings(out: &mut String, report: &HostReport, diagram: &PathDiagram<'_>, only: Option<u32>, style: &Style, began: Option<BootTime>) {
+    let shown = |finding: &Finding| {
+        diagram.concerns(finding) && only.is_none_or(|n| finding.condition.port.is_none_or(|port| port == n))
+    };
+    for mut group in groups(report) {
+        group.consequences.retain(|finding| shown(finding));
+        if shown(group.cause) || !group.consequences.is_empty() {
+            write_group(out, report, &group, style, began, "  ");
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::export::lane::lanes;
+    use crate::export::path::diagrams;
     use crate::export::testing;
 
-    fn drawn(device: &str, only: Option<u32>, paint: bool) -> String {
+    fn drawn(device: &str, only: Option<u32>, color: bool) -> String {
         let mut report = testing::report();
         report.lanes = crate::assess::capacity::HostCapacity::new(&report.snapshot, &report.topology);
-        let lanes = lanes(&report);
-        let found = lanes.iter().find(|lane| lane.device.name.as_str() == device).unwrap();
-        lane(&report, found, only, Paint(paint))
+        let diagrams = diagrams(&report);
+        let found = diagrams.iter().find(|diagram| diagram.device.name.as_str() == device).unwrap();
+        path(&report, found, only, &Style { color, ..Style::default() }, None)
     }
 
     #[test]
-    fn a_degraded_lane() {
+    fn a_degraded_path() {
         let text = drawn("mlx5_3", None, false);
         for part in [
             "  NUMA node 1      CPUs unknown\n",
@@ -225,11 +223,11 @@ mod tests {
             "  0000:98:00.0     PF, driver mlx5_core, 1 of 8 VFs\n",
             "  mlx5_3           MT4123, firmware 20.31.1014, board TST0000000001\n",
             "  port 1           InfiniBand, ACTIVE, LinkUp, 200 Gb/s (4X HDR), LID 5, interface ib0\n",
-            "ceiling 63.0 Gb/s, share 63.0 Gb/s\n",
+            "at most 63.0 Gb/s, 63.0 Gb/s when all ports on the path are busy\n",
             "                   IPoIB in connected mode\n",
             "at their maximum, no longer counting: link_downed\n",
             "ok): 60.3 Gb/s is 96 % of the PCIe\n",
-            "  critical pcie_below_port_rate mlx5_3/1 (link_degraded, since ",
+            "  critical pcie_below_port_rate mlx5_3/1 (link_degraded), since 13:13 (60 min)\n",
             "\n  63.0 Gb/s of 200 Gb/s: the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
@@ -239,10 +237,10 @@ mod tests {
     }
 
     #[test]
-    fn other_lanes() {
+    fn other_paths() {
         assert!(drawn("rxe0", None, false).contains("a software device"));
         let vf = drawn("mlx5_10", Some(1), false);
-        assert!(vf.contains("VF, driver mlx5_core; its links are those of 0000:98:00.0"), "{vf}");
+        assert!(vf.contains("VF, driver mlx5_core; shares the links of 0000:98:00.0"), "{vf}");
         let odd = drawn("bnxt_re0", None, false);
         assert!(odd.contains("board a \"quoted\" board\\ second line"), "{odd}");
         assert!(odd.contains("    │  the host does not say how it runs\n"), "{odd}");

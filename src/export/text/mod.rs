@@ -1,10 +1,9 @@
-//! Texts for people and for other monitors.
+//! Text for people and for other monitors.
 
 pub mod bench;
 pub mod check;
 pub mod explain;
-pub mod facts;
-pub mod given;
-mod isolation;
-pub mod paint;
+mod findings;
+pub mod style;
+mod verbose;
 pub mod vf;

@@ -1,55 +1,50 @@
-//! The VF map as a table.
+//! The VF map as a table, and cards that were passed through whole: a user-space driver has their PF, so that
+//! this host sees no RDMA device.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::check::{limits, wrapped};
-use super::given::given;
-use crate::assess::vf::holders::HolderSources;
+use super::findings::write_group;
+use super::style::Style;
+use crate::export::causes::groups;
 use crate::assess::visibility::missing_of;
+use crate::assess::vf::holders::HolderSources;
 use crate::model::count::counted;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
 use crate::model::sriov::{Pf, Vf, VfKey};
-use crate::model::time::rfc3339;
 use crate::model::vfmap::{MappedVf, Verification};
 use crate::watch::HostReport;
 
-const HEADINGS: [&str; 11] =
-    ["VF", "address", "driver", "group", "identity", "VLAN", "claimed", "link", "holder", "since", "state"];
-
-/// The column of what domains want, left out where none wants anything.
+/// The column of what domains claim, left out if none claims anything.
 const CLAIMED: usize = 6;
 
-/// The map of these PFs, then the findings about VFs, then what changed.
-pub fn map(report: &HostReport, pfs: &[&Pf], changes: Option<&[Event]>) -> String {
+/// The map of these PFs, then the findings about VFs, then the changes.
+pub fn map(report: &HostReport, pfs: &[&Pf], changes: Option<&[Event]>, style: &Style) -> String {
     let mut out = String::new();
     if pfs.is_empty() {
-        out.push_str("no card here can have VFs\n");
+        out.push_str("no SR-IOV card here\n");
     }
     for (index, pf) in pfs.iter().enumerate() {
         if index > 0 {
             out.push('\n');
         }
-        head(&mut out, report, pf);
-        let sources = HolderSources::new(&report.snapshot);
-        let rows: Vec<[String; 11]> = pf.vfs.iter().map(|vf| cells(report, &sources, pf, vf)).collect();
+        head(&mut out, report, pf, style);
+        let rows = rows(report, pf, style);
         if !rows.is_empty() {
             table(&mut out, &rows);
         }
     }
-    for finding in &report.findings {
-        let found = &finding.condition;
-        if found.check.as_str().starts_with("vf_") {
-            let _ = writeln!(out, "\n{:<8} {} {}", found.severity.as_str(), found.check.as_str(), found.subject);
-            out.push_str(&wrapped(&found.summary, "         "));
+    for group in groups(report) {
+        if group.cause.condition.check.as_str().starts_with("vf_") {
+            write_group(&mut out, report, &group, style, None, "");
         }
     }
     let limited = missing_of(&report.snapshot, &report.vf_map, |name| matches!(name, "holders" | "sriov"));
-    out.push_str(&limits(&limited, true));
+    out.push_str(&style.limits(&limited, true));
     if let Some(changes) = changes {
-        out.push_str(if changes.is_empty() { "\nno change\n" } else { "\nchanges\n" });
+        out.push_str(if changes.is_empty() { "\nno changes\n" } else { "\nchanges (UTC)\n" });
         for change in changes {
             let _ = writeln!(out, "  {}  {}", change.time, change.text);
         }
@@ -57,7 +52,17 @@ pub fn map(report: &HostReport, pfs: &[&Pf], changes: Option<&[Event]>) -> Strin
     out
 }
 
-fn head(out: &mut String, report: &HostReport, pf: &Pf) {
+/// What the columns of [`rows`] are.
+pub(in crate::export) const HEADINGS: [&str; 11] =
+    ["VF", "address", "driver", "group", "identity", "VLAN", "claimed", "link", "holder", "since", "state"];
+
+/// A PF's VFs as a table.
+pub(in crate::export) fn rows(report: &HostReport, pf: &Pf, style: &Style) -> Vec<[String; 11]> {
+    let sources = HolderSources::new(&report.snapshot);
+    pf.vfs.iter().map(|vf| cells(report, &sources, pf, vf, style)).collect()
+}
+
+fn head(out: &mut String, report: &HostReport, pf: &Pf, style: &Style) {
     let mut names: Vec<&str> = pf.netdevs.iter().map(|name| &**name).collect();
     names.extend(pf.devices.iter().map(DeviceName::as_str));
     names.extend(pf.driver.as_deref());
@@ -67,7 +72,7 @@ fn head(out: &mut String, report: &HostReport, pf: &Pf) {
     let count = |count: Option<u32>| count.map_or("unknown".to_owned(), |count| count.to_string());
     let _ = writeln!(
         out,
-        "{} ({}): {} of at most {}; configured {}, listed {}",
+        "{} ({}): {} of {} possible; configured {}, listed {}",
         pf.address,
         names.join(", "),
         counted(pf.present(), "VF"),
@@ -75,12 +80,12 @@ fn head(out: &mut String, report: &HostReport, pf: &Pf) {
         count(pf.configured),
         count(pf.reported)
     );
-    if let Some(text) = given(report, pf) {
+    if let Some(text) = given_away(report, pf) {
         let _ = writeln!(out, "{text}");
     }
     if let Some(row) = report.vf_map.pfs.get(&pf.address) {
-        let changed =
-            row.changed.map_or("not changed since it is watched".to_owned(), |at| format!("changed {}", rfc3339(at)));
+        let at = |at| format!("changed {}", style.time(at, report.snapshot.taken.wall));
+        let changed = row.changed.map_or_else(|| "no change seen".to_owned(), at);
         let _ = writeln!(out, "map generation {}, {changed}", row.generation);
     }
     let mut unknown: BTreeMap<String, usize> = BTreeMap::new();
@@ -88,16 +93,16 @@ fn head(out: &mut String, report: &HostReport, pf: &Pf) {
         *unknown.entry(why).or_default() += 1;
     }
     for (why, count) in unknown {
-        let _ = writeln!(out, "identity, VLAN and link of {} are unknown: {why}", counted(count, "VF"));
+        let _ = writeln!(out, "identity, VLAN and link of {} unknown: {why}", counted(count, "VF"));
     }
 }
 
-fn cells(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> [String; 11] {
+fn cells(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf, style: &Style) -> [String; 11] {
     let row = report.vf_map.vfs.get(&VfKey { pf: pf.address, vf: vf.number });
     let dash = || "-".to_owned();
     let text = |value: Option<String>| value.unwrap_or_else(dash);
     let config = vf.config;
-    let told = |value: Option<String>| match config {
+    let configured = |value: Option<String>| match config {
         Some(_) => value.unwrap_or_else(dash),
         None => "unknown".to_owned(),
     };
@@ -110,17 +115,17 @@ fn cells(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) -> 
         text(vf.address.map(|address| address.to_string())),
         text(vf.driver.as_deref().map(str::to_owned)),
         text(vf.iommu_group.map(|group| group.to_string())),
-        told(identity),
-        told(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
+        configured(identity),
+        configured(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
         claimed(sources, vf),
-        told(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
+        configured(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
         row.map_or_else(dash, |row| holder(&row.holder)),
-        text(row.and_then(since)),
+        text(row.and_then(|row| since(report, row, style))),
         row.map_or_else(dash, |row| state(row.verification).to_owned()),
     ]
 }
 
-/// What a domain's definition wants of a VF, and whether it is another than what it has.
+/// What a domain's definition sets for a VF, and whether the VF differs from it.
 fn claimed(sources: &HolderSources<'_>, vf: &Vf) -> String {
     let Some((_, claim)) = vf.address.and_then(|address| sources.claim(address)) else { return "-".to_owned() };
     let parts = [claim.mac.map(|mac| mac.to_string()), claim.vlan.map(|vlan| format!("VLAN {vlan}"))];
@@ -134,14 +139,15 @@ fn claimed(sources: &HolderSources<'_>, vf: &Vf) -> String {
 
 fn holder(holder: &Holder) -> String {
     match holder {
-        Holder::None => "nobody".to_owned(),
+        Holder::None => "unused".to_owned(),
         Holder::Unknown(_) => "unknown".to_owned(),
         known => format!("{} {}", known.kind(), known.name()),
     }
 }
 
-fn since(row: &MappedVf) -> Option<String> {
-    row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder).map(|tenure| rfc3339(tenure.since))
+fn since(report: &HostReport, row: &MappedVf, style: &Style) -> Option<String> {
+    let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder)?;
+    Some(style.time(tenure.since, report.snapshot.taken.wall))
 }
 
 fn state(trust: Verification) -> &'static str {
@@ -171,6 +177,24 @@ fn table(out: &mut String, rows: &[[String; 11]]) {
     }
 }
 
+/// Who uses a PF that was passed through whole; `None` for a PF that this host drives itself.
+pub fn given_away(report: &HostReport, pf: &Pf) -> Option<String> {
+    let holder = HolderSources::new(&report.snapshot).holder_of_pf(pf)?.holder;
+    Some(format!("passed through whole (driver {}), used by {holder}", pf.driver.as_deref().unwrap_or("unknown")))
+}
+
+/// What `explain` says of a PF without an RDMA device.
+pub fn explain_pf(report: &HostReport, pf: &Pf) -> String {
+    match given_away(report, pf) {
+        Some(text) => format!("{}\n\n  {text}\n", pf.address),
+        None => format!(
+            "{0}\n\n  driver {1}, no RDMA device on this host; `lanewatch vf {0}` shows its VFs\n",
+            pf.address,
+            pf.driver.as_deref().unwrap_or("none")
+        ),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -185,7 +209,7 @@ mod tests {
     fn what_a_domain_wants_stands_beside_what_the_vf_has() {
         let mut report = testing::report();
         let pf = report.snapshot.all::<Pf>().next().unwrap().clone();
-        assert!(!map(&report, &[&pf], None).contains("claimed"), "no domain wants anything");
+        assert!(!map(&report, &[&pf], None, &Style::default()).contains("claimed"), "no domain wants anything");
         let mut shown = |mac: u8, vlan: Option<u16>| {
             let address = pf.vfs[0].address.unwrap();
             let claim = Claim { address, mac: Some(Mac([2, 0, 0, 0, 0, mac])), vlan, present: Some(true) };
@@ -202,7 +226,7 @@ mod tests {
             let facts = [Arc::new(pf.clone()) as Fact, Arc::new(libvirt)];
             report.snapshot = Snapshot::new(testing::now(), facts, Vec::new());
             let document = crate::export::json::vf::map(&report, &[&pf], &[]);
-            (map(&report, &[&pf], None), document["pfs"][0]["vfs"][0]["claimed"].clone())
+            (map(&report, &[&pf], None, &Style::default()), document["pfs"][0]["vfs"][0]["claimed"].clone())
         };
         let (text, claimed) = shown(7, Some(42));
         assert!(text.contains("  02:00:00:00:00:07  42    02:00:00:00:00:07 VLAN 42  auto"), "{text}");

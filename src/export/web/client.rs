@@ -1,5 +1,6 @@
-//! What a client's certificate must be.
+//! What a client's certificate must be, and why a client gets no encrypted connection.
 
+use std::io;
 use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
@@ -14,8 +15,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
-use super::file::{Tls, WebError};
-use super::tls::Pem;
+use super::file::{Pem, Tls, WebError};
 
 const MODES: [&str; 5] = [
     "NoClientCert",
@@ -64,7 +64,7 @@ pub(super) fn verifier(
     };
     let hints = chain.as_ref().map(|chain| chain.root_hint_subjects().to_vec()).unwrap_or_default();
     let algorithms = provider.signature_verification_algorithms;
-    Ok(Arc::new(Clients { mandatory, chain, hints, names, algorithms }))
+    Ok(Arc::new(ClientVerifier { mandatory, chain, hints, names, algorithms }))
 }
 
 fn none(path: &Path, tls: &Tls, authorities: Option<&Pem>) -> Result<Arc<dyn ClientCertVerifier>, WebError> {
@@ -94,19 +94,19 @@ fn by_authority(
         .map_err(|error| authorities.wrong(path, &error.to_string()))
 }
 
-/// Verifies what clients show.
+/// Verifies the certificates of clients.
 #[derive(Debug)]
-struct Clients {
+struct ClientVerifier {
     mandatory: bool,
-    /// Verifies the chain up to an authority; none: any certificate will do.
+    /// Verifies the chain up to an authority; `None` if any certificate is accepted.
     chain: Option<Arc<dyn ClientCertVerifier>>,
     hints: Vec<DistinguishedName>,
-    /// Names of which a certificate must have one; empty: it need not.
+    /// Names of which a certificate must have one; empty if any name is accepted.
     names: Vec<String>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
-impl ClientCertVerifier for Clients {
+impl ClientCertVerifier for ClientVerifier {
     fn client_auth_mandatory(&self) -> bool {
         self.mandatory
     }
@@ -171,4 +171,96 @@ fn names(certificate: &CertificateDer<'_>) -> Result<Vec<String>, Error> {
         _ => None,
     };
     Ok(names.iter().filter_map(text).collect())
+}
+
+/// Why a client gets no encrypted connection: the `reason` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TlsRejection {
+    /// It sends no certificate.
+    NoCertificate,
+    /// Its certificate was issued by an unknown authority.
+    UnknownAuthority,
+    /// Its certificate has none of the allowed names.
+    WrongName,
+    /// Its certificate has expired, or is not valid yet.
+    Expired,
+    /// Its certificate is invalid for another reason.
+    BadCertificate,
+    /// It rejects this server's certificate, or aborts the handshake.
+    ByClient,
+    /// It does not speak TLS.
+    NotTls,
+    /// It is too slow, or asks for a version or cipher that is not offered.
+    Other,
+}
+
+impl TlsRejection {
+    /// All, in the order of the metrics.
+    pub const ALL: [Self; 8] = [
+        Self::NoCertificate,
+        Self::UnknownAuthority,
+        Self::WrongName,
+        Self::Expired,
+        Self::BadCertificate,
+        Self::ByClient,
+        Self::NotTls,
+        Self::Other,
+    ];
+
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoCertificate => "no_certificate",
+            Self::UnknownAuthority => "unknown_authority",
+            Self::WrongName => "wrong_name",
+            Self::Expired => "expired",
+            Self::BadCertificate => "bad_certificate",
+            Self::ByClient => "by_client",
+            Self::NotTls => "not_tls",
+            Self::Other => "other",
+        }
+    }
+
+    /// Why a handshake failed.
+    pub fn from_error(error: &io::Error) -> Self {
+        let cause = error.get_ref().and_then(|error| error.downcast_ref::<Error>());
+        match cause {
+            Some(Error::NoCertificatesPresented) => Self::NoCertificate,
+            Some(Error::InvalidCertificate(error)) => match error {
+                CertificateError::UnknownIssuer | CertificateError::BadSignature => Self::UnknownAuthority,
+                CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => Self::WrongName,
+                CertificateError::Expired
+                | CertificateError::ExpiredContext { .. }
+                | CertificateError::NotValidYet
+                | CertificateError::NotValidYetContext { .. } => Self::Expired,
+                _ => Self::BadCertificate,
+            },
+            Some(Error::AlertReceived(_)) => Self::ByClient,
+            None if matches!(
+                error.kind(),
+                io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe
+            ) =>
+            {
+                Self::ByClient
+            }
+            _ => Self::Other,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn causes() {
+        let of = |error: Error| TlsRejection::from_error(&io::Error::new(io::ErrorKind::InvalidData, error));
+        assert_eq!(of(Error::NoCertificatesPresented), TlsRejection::NoCertificate);
+        assert_eq!(of(Error::InvalidCertificate(CertificateError::UnknownIssuer)), TlsRejection::UnknownAuthority);
+        assert_eq!(of(Error::InvalidCertificate(CertificateError::Revoked)), TlsRejection::BadCertificate);
+        assert_eq!(of(Error::AlertReceived(rustls::AlertDescription::UnknownCA)), TlsRejection::ByClient);
+        assert_eq!(of(Error::DecryptError), TlsRejection::Other);
+        assert_eq!(TlsRejection::from_error(&io::ErrorKind::UnexpectedEof.into()), TlsRejection::ByClient);
+        assert_eq!(TlsRejection::from_error(&io::ErrorKind::TimedOut.into()), TlsRejection::Other);
+    }
 }

@@ -1,10 +1,12 @@
-//! The file as written (YAML). Every key is optional; an unknown one is an error.
+//! The file (YAML) and the PEM files it names. Every key is optional; an unknown one is an error.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 use crate::host::fs::read_regular;
@@ -12,7 +14,7 @@ use crate::host::fs::read_regular;
 /// Longest file, in bytes.
 pub(super) const LONGEST: u64 = 1 << 20;
 
-/// What is wrong with a web configuration. No text of it holds a password, a hash or a key.
+/// An error in a web configuration. Its text never contains a password, a hash or a key.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
     /// A file cannot be read.
@@ -20,10 +22,10 @@ pub enum WebError {
     Unreadable {
         /// The file.
         file: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         source: io::Error,
     },
-    /// It is not YAML, or has a key or value that is not known.
+    /// It is not YAML, or has an unknown key or a value of the wrong type.
     #[error("{file}{place}: {message}")]
     Malformed {
         /// The file.
@@ -81,7 +83,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Whether it says nothing at all, as a heading without keys.
+    /// Whether it is a heading without keys.
     pub(super) fn is_empty(&self) -> bool {
         let certificate = self.cert.is_some() || self.cert_file.is_some();
         let key = self.key.is_some() || self.key_file.is_some();
@@ -106,7 +108,7 @@ pub(super) struct RateLimit {
     pub(super) burst: Option<u32>,
 }
 
-/// A text that is printed nowhere.
+/// Text that is never printed.
 #[derive(Clone, Deserialize)]
 #[serde(transparent)]
 pub(super) struct Secret(String);
@@ -173,5 +175,56 @@ fn plain(message: &str) -> String {
             format!("{before}a text{}", rest.rsplit_once('"').map_or("", |(_, after)| after))
         }
         None => line.to_owned(),
+    }
+}
+
+/// PEM text, inline or from a file of its own.
+pub(super) struct Pem {
+    name: String,
+    pub(super) file: Option<PathBuf>,
+    pub(super) bytes: Vec<u8>,
+}
+
+impl Pem {
+    /// The error that says what is wrong with it.
+    pub(super) fn wrong(&self, path: &Path, message: &str) -> WebError {
+        let message = match &self.file {
+            Some(file) => format!("{} {message}", file.display()),
+            None => message.to_owned(),
+        };
+        WebError::value(path, &*self.name, message)
+    }
+
+    /// Its certificates, at least one.
+    pub(super) fn certificates(&self, path: &Path) -> Result<Vec<CertificateDer<'static>>, WebError> {
+        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
+        match certificates {
+            Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+            _ => Err(self.wrong(path, "holds no certificate in PEM")),
+        }
+    }
+}
+
+pub(super) fn pem(
+    path: &Path,
+    name: &str,
+    inline: Option<&str>,
+    file: Option<&Path>,
+    files: &mut Vec<PathBuf>,
+) -> Result<Option<Pem>, WebError> {
+    let key = format!("tls_server_config.{name}");
+    match (inline, file) {
+        (Some(_), Some(_)) => Err(WebError::value(path, key, format!("is given, and {name}_file too"))),
+        (Some(text), None) => Ok(Some(Pem { name: key, file: None, bytes: text.as_bytes().to_vec() })),
+        (None, Some(file)) => {
+            // Relative to the configuration's own folder, as in Prometheus' exporters.
+            let file = path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file));
+            files.push(file.clone());
+            let key = format!("{key}_file");
+            let bytes = read_regular(&file, LONGEST)
+                .map_err(|error| WebError::value(path, &*key, format!("{}: {error}", file.display())))?;
+            Ok(Some(Pem { name: key, file: Some(file), bytes }))
+        }
+        (None, None) => Ok(None),
     }
 }

@@ -76,7 +76,7 @@ fn the_whole_format_is_understood() {
     assert_eq!(tls.crypto_provider().kx_groups.len(), 2);
     assert_eq!(web.headers.len(), 4);
     assert_eq!(web.files.len(), 4);
-    assert!(web.users.is_some() && web.rate.is_some() && web.certificate_ends.is_some());
+    assert!(web.users.is_some() && web.rate.is_some() && web.certificate_expires.is_some());
     assert!(web.remarks.iter().any(|remark| remark.contains("HTTP/2 is not offered")), "{:?}", web.remarks);
 }
 
@@ -207,44 +207,44 @@ fn basic(text: &str) -> HeaderValue {
     HeaderValue::try_from(format!("Basic {}", STANDARD.encode(text))).unwrap()
 }
 
-async fn judge(users: &Users, peer: u8, text: &str) -> Verdict {
-    users.judge(Some(IpAddr::from([192, 0, 2, peer])), Some(&basic(text))).await
+async fn authenticate(users: &Users, peer: u8, text: &str) -> AuthOutcome {
+    users.authenticate(Some(IpAddr::from([192, 0, 2, peer])), Some(&basic(text))).await
 }
 
 #[tokio::test]
 async fn right_ones_may_and_all_others_may_not() {
     let users = users(&["alice", "bob"]);
     for _ in 0..3 {
-        assert_eq!(judge(&users, 1, "alice:open sesame").await, Verdict::Right);
-        assert_eq!(judge(&users, 1, "bob:open sesame").await, Verdict::Right);
+        assert_eq!(authenticate(&users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
+        assert_eq!(authenticate(&users, 1, "bob:open sesame").await, AuthOutcome::Accepted);
     }
     for text in ["alice:Open sesame", "alice:", "alice", "", ":open sesame", "carol:open sesame", "Alice:open sesame"] {
-        assert_eq!(judge(&users, 2, text).await, Verdict::Wrong, "{text}");
+        assert_eq!(authenticate(&users, 2, text).await, AuthOutcome::Rejected, "{text}");
     }
-    assert_eq!(users.judge(None, None).await, Verdict::Wrong);
+    assert_eq!(users.authenticate(None, None).await, AuthOutcome::Rejected);
     for header in ["", "Basic", "Basic ", "Basic !!!", "Bearer YWxpY2U6b3BlbiBzZXNhbWU=", "Basic /////w=="] {
         let header = HeaderValue::from_str(header).unwrap();
-        assert_eq!(users.judge(None, Some(&header)).await, Verdict::Wrong, "{header:?}");
+        assert_eq!(users.authenticate(None, Some(&header)).await, AuthOutcome::Rejected, "{header:?}");
     }
     let lower = HeaderValue::try_from(format!("basic {}", STANDARD.encode("alice:open sesame"))).unwrap();
-    assert_eq!(users.judge(None, Some(&lower)).await, Verdict::Right);
+    assert_eq!(users.authenticate(None, Some(&lower)).await, AuthOutcome::Accepted);
 }
 
 #[tokio::test]
 async fn attempts_run_out_and_known_passwords_do_not_care() {
     let users = users(&["alice"]);
-    assert_eq!(judge(&users, 1, "alice:open sesame").await, Verdict::Right);
+    assert_eq!(authenticate(&users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
     let mut verdicts = Vec::new();
     for n in 0..40 {
-        verdicts.push(judge(&users, 1, &format!("alice:{n}")).await);
+        verdicts.push(authenticate(&users, 1, &format!("alice:{n}")).await);
     }
-    assert_eq!(verdicts.first(), Some(&Verdict::Wrong));
-    assert!(verdicts.iter().filter(|verdict| **verdict == Verdict::Later).count() >= 20, "{verdicts:?}");
+    assert_eq!(verdicts.first(), Some(&AuthOutcome::Rejected));
+    assert!(verdicts.iter().filter(|verdict| **verdict == AuthOutcome::TooManyAttempts).count() >= 20, "{verdicts:?}");
     // The known one, and one known to be wrong, cost no attempt.
-    assert_eq!(judge(&users, 1, "alice:open sesame").await, Verdict::Right);
-    assert_eq!(judge(&users, 1, "alice:0").await, Verdict::Wrong);
+    assert_eq!(authenticate(&users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
+    assert_eq!(authenticate(&users, 1, "alice:0").await, AuthOutcome::Rejected);
     // Nor has somebody else lost any.
-    assert_eq!(judge(&users, 2, "alice:something").await, Verdict::Wrong);
+    assert_eq!(authenticate(&users, 2, "alice:something").await, AuthOutcome::Rejected);
 }
 
 #[tokio::test]
@@ -253,12 +253,12 @@ async fn those_who_come_at_once_share_one_trial() {
     let all: Vec<_> = (0..12)
         .map(|_| {
             let users = Arc::clone(&users);
-            tokio::spawn(async move { judge(&users, 1, "alice:open sesame").await })
+            tokio::spawn(async move { authenticate(&users, 1, "alice:open sesame").await })
         })
         .collect();
     let mut right = 0;
     for one in all {
-        right += usize::from(one.await.unwrap() == Verdict::Right);
+        right += usize::from(one.await.unwrap() == AuthOutcome::Accepted);
     }
     assert!(right >= 10, "{right}");
 }

@@ -14,13 +14,12 @@ use rustls::{ProtocolVersion, ServerConfig, SupportedCipherSuite, SupportedProto
 use x509_cert::der::Decode as _;
 
 use super::client;
-use super::file::{LONGEST, Secret, Tls, WebError};
-use crate::host::fs::read_regular;
+use super::file::{Secret, Tls, WebError, pem};
 
-/// What connections are encrypted with.
-pub(super) struct Built {
+/// The TLS configuration of the server.
+pub(super) struct TlsSetup {
     pub(super) config: Arc<ServerConfig>,
-    pub(super) ends: Option<SystemTime>,
+    pub(super) expires: Option<SystemTime>,
     pub(super) verifies_clients: bool,
 }
 
@@ -48,13 +47,14 @@ fn curve(name: &str) -> Option<&'static dyn SupportedKxGroup> {
     }
 }
 
-/// Makes it of what is written; `files` gets the files it was made from, `remarks` what should be known of them.
+/// Builds it from the file; adds the files it was read from to `files`, and what the operator should know to
+/// `remarks`.
 pub(super) fn build(
     path: &Path,
     tls: &Tls,
     files: &mut Vec<PathBuf>,
     remarks: &mut Vec<String>,
-) -> Result<Built, WebError> {
+) -> Result<TlsSetup, WebError> {
     let mut pem = |name: &str, inline: Option<&str>, file: Option<&Path>| {
         pem(path, name, inline.filter(|text| !text.is_empty()), file.filter(|f| !f.as_os_str().is_empty()), files)
     };
@@ -79,8 +79,8 @@ pub(super) fn build(
         .map_err(|_| key.wrong(path, "holds no private key in PEM (PKCS#8, PKCS#1 or SEC1, not encrypted)"))?;
     let provider = Arc::new(provider(path, tls)?);
     let clients = client::verifier(path, tls, authorities.as_ref(), &provider)?;
-    let ends = chain.first().and_then(ends);
-    if ends.is_some_and(|ends| ends < SystemTime::now()) {
+    let expires = chain.first().and_then(expiry);
+    if expires.is_some_and(|expires| expires < SystemTime::now()) {
         remarks.push(certificate.wrong(path, "the certificate has expired").to_string());
     }
     let mut config = ServerConfig::builder_with_provider(provider)
@@ -92,10 +92,10 @@ pub(super) fn build(
     config.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     let verifies_clients = client::are_verified(tls);
-    Ok(Built { config: Arc::new(config), ends, verifies_clients })
+    Ok(TlsSetup { config: Arc::new(config), expires, verifies_clients })
 }
 
-fn ends(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
+fn expiry(certificate: &CertificateDer<'_>) -> Option<SystemTime> {
     let certificate = x509_cert::Certificate::from_der(certificate).ok()?;
     Some(certificate.tbs_certificate.validity.not_after.to_system_time())
 }
@@ -153,55 +153,4 @@ fn provider(path: &Path, tls: &Tls) -> Result<CryptoProvider, WebError> {
         provider.kx_groups = curves.iter().map(known).collect::<Result<_, _>>()?;
     }
     Ok(provider)
-}
-
-/// PEM from the file or from another.
-pub(super) struct Pem {
-    name: String,
-    pub(super) file: Option<PathBuf>,
-    bytes: Vec<u8>,
-}
-
-impl Pem {
-    /// What is wrong with it.
-    pub(super) fn wrong(&self, path: &Path, message: &str) -> WebError {
-        let message = match &self.file {
-            Some(file) => format!("{} {message}", file.display()),
-            None => message.to_owned(),
-        };
-        WebError::value(path, &*self.name, message)
-    }
-
-    /// Its certificates, at least one.
-    pub(super) fn certificates(&self, path: &Path) -> Result<Vec<CertificateDer<'static>>, WebError> {
-        let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.bytes).collect();
-        match certificates {
-            Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-            _ => Err(self.wrong(path, "holds no certificate in PEM")),
-        }
-    }
-}
-
-fn pem(
-    path: &Path,
-    name: &str,
-    inline: Option<&str>,
-    file: Option<&Path>,
-    files: &mut Vec<PathBuf>,
-) -> Result<Option<Pem>, WebError> {
-    let key = format!("tls_server_config.{name}");
-    match (inline, file) {
-        (Some(_), Some(_)) => Err(WebError::value(path, key, format!("is given, and {name}_file too"))),
-        (Some(text), None) => Ok(Some(Pem { name: key, file: None, bytes: text.as_bytes().to_vec() })),
-        (None, Some(file)) => {
-            // Relative to the configuration's own folder, as the exporters have it.
-            let file = path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file));
-            files.push(file.clone());
-            let key = format!("{key}_file");
-            let bytes = read_regular(&file, LONGEST)
-                .map_err(|error| WebError::value(path, &*key, format!("{}: {error}", file.display())))?;
-            Ok(Some(Pem { name: key, file: Some(file), bytes }))
-        }
-        (None, None) => Ok(None),
-    }
 }

@@ -1,4 +1,4 @@
-//! Users and their passwords. Known passwords cost a hash of microseconds; unknown ones cost a bcrypt on another
+//! Users and their passwords. CredentialCache passwords cost a hash of microseconds; unknown ones cost a bcrypt on another
 //! thread, one at a time, and only so many of them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -17,44 +17,44 @@ use ring::rand::SystemRandom;
 use ring::{digest, hmac};
 use tokio::sync::Semaphore;
 
-use super::attempts::Attempts;
 use super::file::{Secret, WebError};
+use super::rate_limit::AttemptLimits;
 
-/// Dearest hash that is accepted; each step doubles the time, and 16 takes seconds.
-const DEAREST: u32 = 16;
-/// Wrong passwords that are remembered.
+/// Highest cost of a bcrypt hash; each step doubles the time, and 16 takes seconds.
+const HIGHEST_COST: u32 = 16;
+/// Wrong passwords that are cached.
 const REMEMBERED: usize = 128;
-/// Passwords that may wait for their bcrypt.
+/// Passwords that may wait for bcrypt.
 const WAITING: usize = 16;
 
-/// What is made of credentials.
+/// The outcome of an authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// They are right.
-    Right,
-    /// They are wrong, or there are none.
-    Wrong,
-    /// There were too many wrong ones; ask again later.
-    Later,
+pub enum AuthOutcome {
+    /// The credentials are right.
+    Accepted,
+    /// The credentials are wrong or missing.
+    Rejected,
+    /// Too many attempts; the client should retry later.
+    TooManyAttempts,
 }
 
-/// Who may ask.
+/// The users who may ask.
 pub struct Users {
     hashes: BTreeMap<String, Arc<str>>,
-    /// The dearest of the hashes: what an unknown name is held against, so that it takes as long as a known one.
+    /// The costliest of the hashes: an unknown name is checked against it, so that it takes as long as a known one.
     decoy: Arc<str>,
     seal: hmac::Key,
-    known: Mutex<Known>,
-    attempts: Attempts,
+    known: Mutex<CredentialCache>,
+    attempts: AttemptLimits,
     turn: Semaphore,
     waiting: AtomicUsize,
 }
 
 type Tag = [u8; digest::SHA256_OUTPUT_LEN];
 
-/// Credentials of which the outcome is known; sealed, never as they are.
+/// Credentials with a known outcome, as keyed hashes.
 #[derive(Default)]
-struct Known {
+struct CredentialCache {
     right: HashMap<String, Tag>,
     wrong: VecDeque<Tag>,
 }
@@ -62,7 +62,7 @@ struct Known {
 impl Users {
     pub(super) fn new(path: &Path, written: BTreeMap<String, Secret>) -> Result<Self, WebError> {
         let mut hashes = BTreeMap::new();
-        let mut dearest: Option<(u32, Arc<str>)> = None;
+        let mut costliest: Option<(u32, Arc<str>)> = None;
         for (name, hash) in written {
             let key = format!("basic_auth_users.{name}");
             if name.is_empty() || name.contains(':') {
@@ -73,12 +73,12 @@ impl Users {
                 return Err(WebError::value(path, key, message));
             };
             let cost = parts.get_cost();
-            if !(4..=DEAREST).contains(&cost) {
-                return Err(WebError::value(path, key, format!("has cost {cost}; 4 to {DEAREST} are allowed")));
+            if !(4..=HIGHEST_COST).contains(&cost) {
+                return Err(WebError::value(path, key, format!("has cost {cost}; 4 to {HIGHEST_COST} are allowed")));
             }
             let hash: Arc<str> = Arc::from(hash.expose());
-            if dearest.as_ref().is_none_or(|(most, _)| cost > *most) {
-                dearest = Some((cost, Arc::clone(&hash)));
+            if costliest.as_ref().is_none_or(|(most, _)| cost > *most) {
+                costliest = Some((cost, Arc::clone(&hash)));
             }
             hashes.insert(name, hash);
         }
@@ -86,42 +86,42 @@ impl Users {
             .map_err(|_| WebError::value(path, "basic_auth_users", "the system has no random numbers"))?;
         Ok(Self {
             hashes,
-            decoy: dearest.map_or_else(|| Arc::from(""), |(_, hash)| hash),
+            decoy: costliest.map_or_else(|| Arc::from(""), |(_, hash)| hash),
             seal,
             known: Mutex::default(),
-            attempts: Attempts::default(),
+            attempts: AttemptLimits::default(),
             turn: Semaphore::new(1),
             waiting: AtomicUsize::new(0),
         })
     }
 
-    /// Judges what a client says in `Authorization`.
-    pub async fn judge(&self, peer: Option<IpAddr>, header: Option<&HeaderValue>) -> Verdict {
-        let Some((name, password)) = header.and_then(credentials) else { return Verdict::Wrong };
+    /// Checks the `Authorization` header of a client.
+    pub async fn authenticate(&self, peer: Option<IpAddr>, header: Option<&HeaderValue>) -> AuthOutcome {
+        let Some((name, password)) = header.and_then(credentials) else { return AuthOutcome::Rejected };
         let tag = self.tag(&name, &password);
         if let Some(verdict) = self.known(&name, &tag) {
             return verdict;
         }
         let now = Instant::now();
-        let lane = hmac::sign(&self.seal, name.as_bytes()).as_ref().first().copied().unwrap_or_default();
-        let attempts = self.attempts.of(peer, lane, now);
+        let group = hmac::sign(&self.seal, name.as_bytes()).as_ref().first().copied().unwrap_or_default();
+        let attempts = self.attempts.of(peer, group, now);
         if !attempts.take(now) {
-            return Verdict::Later;
+            return AuthOutcome::TooManyAttempts;
         }
-        let Some(_place) = Place::take(&self.waiting) else { return Verdict::Later };
-        let Ok(_turn) = self.turn.acquire().await else { return Verdict::Later };
-        // While this one waited, another may have brought the same.
+        let Some(_slot) = WaitingSlot::take(&self.waiting) else { return AuthOutcome::TooManyAttempts };
+        let Ok(_turn) = self.turn.acquire().await else { return AuthOutcome::TooManyAttempts };
+        // While this request waited, another may have tried the same credentials.
         let verdict = match self.known(&name, &tag) {
             Some(verdict) => verdict,
-            None => self.try_out(&name, password, tag).await,
+            None => self.verify(&name, password, tag).await,
         };
-        if verdict == Verdict::Right {
+        if verdict == AuthOutcome::Accepted {
             attempts.give_back();
         }
         verdict
     }
 
-    async fn try_out(&self, name: &str, password: String, tag: Tag) -> Verdict {
+    async fn verify(&self, name: &str, password: String, tag: Tag) -> AuthOutcome {
         let exists = self.hashes.contains_key(name);
         let hash = Arc::clone(self.hashes.get(name).unwrap_or(&self.decoy));
         let matches = tokio::task::spawn_blocking(move || bcrypt::verify(password, &hash).unwrap_or(false)).await;
@@ -129,21 +129,21 @@ impl Users {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if right {
             known.right.insert(name.to_owned(), tag);
-            return Verdict::Right;
+            return AuthOutcome::Accepted;
         }
         if known.wrong.len() >= REMEMBERED {
             known.wrong.pop_front();
         }
         known.wrong.push_back(tag);
-        Verdict::Wrong
+        AuthOutcome::Rejected
     }
 
-    fn known(&self, name: &str, tag: &Tag) -> Option<Verdict> {
+    fn known(&self, name: &str, tag: &Tag) -> Option<AuthOutcome> {
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.right.get(name) == Some(tag) {
-            return Some(Verdict::Right);
+            return Some(AuthOutcome::Accepted);
         }
-        known.wrong.contains(tag).then_some(Verdict::Wrong)
+        known.wrong.contains(tag).then_some(AuthOutcome::Rejected)
     }
 
     fn tag(&self, name: &str, password: &str) -> Tag {
@@ -165,17 +165,17 @@ fn credentials(header: &HeaderValue) -> Option<(String, String)> {
     Some((name.to_owned(), password.to_owned()))
 }
 
-/// A place among those that wait.
-struct Place<'a>(&'a AtomicUsize);
+/// One of the requests that may wait for bcrypt.
+struct WaitingSlot<'a>(&'a AtomicUsize);
 
-impl<'a> Place<'a> {
+impl<'a> WaitingSlot<'a> {
     fn take(count: &'a AtomicUsize) -> Option<Self> {
-        let place = Self(count);
-        (count.fetch_add(1, Ordering::Relaxed) < WAITING).then_some(place)
+        let slot = Self(count);
+        (count.fetch_add(1, Ordering::Relaxed) < WAITING).then_some(slot)
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for WaitingSlot<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }

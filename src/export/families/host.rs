@@ -1,21 +1,22 @@
-//! How the host is set up.
+//! The host: how it is set up, and its kernel log.
 
-use super::FIRST;
-use crate::export::catalogue::{Family, Kind};
+use crate::export::family::{FIRST_RELEASE, Family, MetricKind};
+use crate::export::view::ReportView;
+use crate::model::kmsg::KernelLog;
 use crate::model::posture::{PciIsolation, Posture};
 
-/// The rows.
-pub const FAMILIES: &[Family] = &[
+/// How the host is set up.
+pub const SETUP: &[Family] = &[
     Family {
         name: "lanewatch_host_posture_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "How the host is set up for RDMA and pass-through: CPU governors, NUMA balancing, kernel arguments that matter \
            (/proc/cmdline).",
         labels: &["governor", "numa_balancing", "kernel_arguments"],
         worst: "1",
-        since: FIRST,
-        write: |content, out| {
-            let Some(posture) = content.report.snapshot.all::<Posture>().next() else { return };
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            let Some(posture) = view.report.snapshot.all::<Posture>().next() else { return };
             let governors: Vec<&str> = posture.governors.keys().map(|governor| &**governor).collect();
             let switch = |on: bool| if on { "on" } else { "off" };
             out.info(&[
@@ -27,15 +28,15 @@ pub const FAMILIES: &[Family] = &[
     },
     Family {
         name: "lanewatch_pcie_isolation_info",
-        kind: Kind::Info,
+        kind: MetricKind::Info,
         help: "Which Access Control Services of a function or port are on, hidden without CAP_SYS_ADMIN \
                (/sys/bus/pci/devices/<address>/config), and whether ARI is (ari_enabled).",
         labels: &["pci_address", "acs", "ari"],
         worst: "1 a watched function and each port above; none for VFs beside their PF",
-        since: FIRST,
-        write: |content, out| {
+        since: FIRST_RELEASE,
+        write: |view, out| {
             // Read less often than functions are: of one that is gone nothing is said.
-            let snapshot = &content.report.snapshot;
+            let snapshot = &view.report.snapshot;
             let there = |isolation: &&PciIsolation| snapshot.function(isolation.address).is_some();
             let mut functions: Vec<&PciIsolation> = snapshot.all().filter(there).collect();
             functions.sort_by_key(|function| function.address);
@@ -48,3 +49,37 @@ pub const FAMILIES: &[Family] = &[
         },
     },
 ];
+
+/// Kernel messages about watched hardware.
+pub const KERNEL_LOG: &[Family] = &[
+    Family {
+        name: "lanewatch_kernel_messages_total",
+        kind: MetricKind::Counter,
+        help: "Kernel messages about watched hardware since the agent's start, by who said what (/dev/kmsg).",
+        labels: &["driver", "kind"],
+        worst: "about 65; none where the log cannot be read",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for ((driver, kind), count) in log(view).into_iter().flat_map(|log| &log.counts) {
+                out.counter(&[driver.as_str().into(), kind.as_str().into()], *count);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_kernel_messages_lost_total",
+        kind: MetricKind::Counter,
+        help: "Kernel log records that were dropped before the agent could read them (/dev/kmsg).",
+        labels: &[],
+        worst: "1",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            if let Some(log) = log(view) {
+                out.counter(&[], log.lost);
+            }
+        },
+    },
+];
+
+fn log<'a>(view: &ReportView<'a>) -> Option<&'a KernelLog> {
+    view.report.snapshot.all::<KernelLog>().next()
+}

@@ -1,12 +1,12 @@
 //! Which format and coding a scraper gets, from its `Accept` and `Accept-Encoding`.
 
-use super::exposition::Format;
+use crate::export::exposition::Format;
 
 /// The format for these `Accept` header values; the text format 0.0.4 where nothing else is asked for.
 ///
 /// A format's quality is that of the most specific range that matches it. Of equal qualities the format that is
 /// named beats one that a wildcard matches, then the one named first.
-pub fn format<'a>(accept: impl Iterator<Item = &'a str>) -> Format {
+pub(super) fn format<'a>(accept: impl Iterator<Item = &'a str>) -> Format {
     let ranges: Vec<Range<'_>> = accept.flat_map(|value| value.split(',')).filter_map(Range::parse).collect();
     let text = best(&ranges, "text", "plain", "0.0.4");
     let open = best(&ranges, "application", "openmetrics-text", "1.0.0");
@@ -22,7 +22,7 @@ pub fn format<'a>(accept: impl Iterator<Item = &'a str>) -> Format {
 }
 
 /// Whether to send gzip: it is offered, and not liked less than sending the text as it is.
-pub fn gzip<'a>(accept_encoding: impl Iterator<Item = &'a str>) -> bool {
+pub(super) fn gzip<'a>(accept_encoding: impl Iterator<Item = &'a str>) -> bool {
     let (mut gzip, mut any, mut identity) = (None, None, None);
     for coding in accept_encoding.flat_map(|value| value.split(',')) {
         let mut parts = coding.split(';').map(str::trim);

@@ -1,18 +1,53 @@
-//! Encoded answers, made once for each report and shared by everyone who asks.
+//! Responses. Encoded documents are made once for each report and shared by everyone who asks.
 
 use std::fmt;
 use std::io::Write as _;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use http_body_util::Full;
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
 
 use crate::export::agent::{AgentState, Process};
 use crate::export::exposition::{self, Format};
 use crate::export::{json, page};
 use crate::watch::HostReport;
+
+/// Who is at the other end.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Client {
+    /// Its address.
+    pub(super) address: Option<IpAddr>,
+    /// Whether it showed a certificate that was verified.
+    pub(super) certified: bool,
+}
+
+/// A whole response.
+pub(super) type HttpResponse = Response<Full<Bytes>>;
+
+/// A response with a body.
+pub(super) fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> HttpResponse {
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    if content_type == Document::Page.content_type() {
+        let policy = HeaderValue::from_static(page::CONTENT_SECURITY_POLICY);
+        headers.insert(header::CONTENT_SECURITY_POLICY, policy);
+    }
+    response
+}
+
+/// A response of one line of plain text.
+pub(super) fn plain(status: StatusCode, text: &'static str) -> HttpResponse {
+    respond(status, "text/plain; charset=utf-8", Bytes::from_static(text.as_bytes()))
+}
 
 /// What can be made from a report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,22 +69,21 @@ impl Document {
     }
 }
 
-/// The bodies of the newest report.
+/// The encoded documents of the newest report.
 #[derive(Default)]
-pub(super) struct Bodies {
-    made: Mutex<Option<Made>>,
+pub(super) struct DocumentCache {
+    cached: Mutex<Option<CachedReport>>,
     encodes: AtomicU64,
 }
 
-struct Made {
+struct CachedReport {
     report: Arc<HostReport>,
     agent: Arc<AgentState>,
     bodies: Vec<(Document, bool, Bytes)>,
 }
 
-impl Bodies {
-    /// The body of a document, made now if nobody asked before; none if it cannot be encoded, which only a lack of
-    /// memory could bring about.
+impl DocumentCache {
+    /// The body of a document, encoded now if nobody asked before; `None` if it cannot be encoded.
     pub(super) fn get(
         &self,
         document: Document,
@@ -58,22 +92,25 @@ impl Bodies {
         agent: &Arc<AgentState>,
         telemetry_path: &str,
     ) -> Option<Bytes> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        let same = |made: &&mut Made| Arc::ptr_eq(&made.report, report) && Arc::ptr_eq(&made.agent, agent);
-        if let Some(made) = made.as_mut().filter(same)
-            && let Some((_, _, body)) = made.bodies.iter().find(|(d, g, _)| *d == document && *g == gzip)
+        let mut cached = self.cached.lock().unwrap_or_else(PoisonError::into_inner);
+        let same = |of: &&mut CachedReport| Arc::ptr_eq(&of.report, report) && Arc::ptr_eq(&of.agent, agent);
+        if let Some(current) = cached.as_mut().filter(same)
+            && let Some((_, _, body)) = current.bodies.iter().find(|(d, g, _)| *d == document && *g == gzip)
         {
             return Some(body.clone());
         }
-        let mut out =
-            if gzip { Out::Gzip(GzEncoder::new(Vec::new(), Compression::fast())) } else { Out::Plain(Vec::new()) };
+        let mut out = if gzip {
+            BodyWriter::Gzip(GzEncoder::new(Vec::new(), Compression::fast()))
+        } else {
+            BodyWriter::Plain(Vec::new())
+        };
         write(document, report, agent, telemetry_path, &mut out)?;
         let body = out.finish()?;
         self.encodes.fetch_add(1, Ordering::Relaxed);
-        match made.as_mut().filter(same) {
-            Some(made) => made.bodies.push((document, gzip, body.clone())),
+        match cached.as_mut().filter(same) {
+            Some(current) => current.bodies.push((document, gzip, body.clone())),
             None => {
-                *made = Some(Made {
+                *cached = Some(CachedReport {
                     report: Arc::clone(report),
                     agent: Arc::clone(agent),
                     bodies: vec![(document, gzip, body.clone())],
@@ -93,7 +130,7 @@ fn write(
     report: &Arc<HostReport>,
     agent: &Arc<AgentState>,
     telemetry_path: &str,
-    out: &mut Out,
+    out: &mut BodyWriter,
 ) -> Option<()> {
     use fmt::Write as _;
     let value = match document {
@@ -106,14 +143,14 @@ fn write(
     writeln!(out, "{value}").ok()
 }
 
-/// Text, as it is or compressed on the way.
-enum Out {
+/// Takes text, and compresses it on the way if asked to.
+enum BodyWriter {
     Plain(Vec<u8>),
     Gzip(GzEncoder<Vec<u8>>),
 }
 
-impl Out {
-    /// The body, without room to spare: it may be held by slow readers for long.
+impl BodyWriter {
+    /// The body, without spare capacity: slow readers may hold it for long.
     fn finish(self) -> Option<Bytes> {
         let bytes = match self {
             Self::Plain(bytes) => bytes,
@@ -123,7 +160,7 @@ impl Out {
     }
 }
 
-impl fmt::Write for Out {
+impl fmt::Write for BodyWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         match self {
             Self::Plain(bytes) => bytes.extend_from_slice(text.as_bytes()),

@@ -1,9 +1,9 @@
-//! A device's lane as a picture: memory, PCIe link by link, card, ports, fabric. Boxes are things, bars are links;
+//! A device's path as a picture: memory, PCIe link by link, card, ports, fabric. Boxes are things, bars are links;
 //! the thicker a bar, the more it carries.
 
 use maud::{Markup, html};
 
-use crate::export::lane::{Hop, HopState, Lane, PortEnd};
+use crate::export::path::{HopState, PathDiagram, PathEnd, PathHop};
 use crate::model::check::Severity;
 use crate::model::pcie::FunctionKind;
 use crate::model::rdma::LinkLayer;
@@ -11,32 +11,32 @@ use crate::model::units::BytesPerSecond;
 use crate::watch::HostReport;
 
 /// One device: a line that says all, and the picture behind it.
-pub(super) fn device(report: &HostReport, lane: &Lane<'_>, draw: bool) -> Markup {
-    let worst = lane.findings.iter().map(|finding| finding.condition.severity).max();
+pub(super) fn device(report: &HostReport, diagram: &PathDiagram<'_>, draw: bool) -> Markup {
+    let worst = diagram.findings.iter().map(|finding| finding.condition.severity).max();
     let serious = worst.filter(|severity| *severity > Severity::Info);
-    let held_back = lane.ports.iter().any(|end| end.held_back);
+    let held_back = diagram.ports.iter().any(|end| end.held_back);
     let class = match (serious, held_back) {
         (Some(severity), _) => severity.as_str(),
         (None, true) => "info",
-        (None, false) if lane.ports.iter().any(|end| end.port.is_active()) => "ok",
+        (None, false) if diagram.ports.iter().any(|end| end.port.is_active()) => "ok",
         (None, false) => "quiet",
     };
     html! {
-        details.lane.(class) id=(lane.device.name) open[draw || serious.is_some() || held_back] {
+        details.path.(class) id=(diagram.device.name) open[draw || serious.is_some() || held_back] {
             summary {
-                b.name { (lane.device.name) }
+                b.name { (diagram.device.name) }
                 span.ports {
-                    @for end in &lane.ports { (meter(end)) }
-                    @if lane.ports.is_empty() { span.dim { "no ports" } }
+                    @for end in &diagram.ports { (meter(end)) }
+                    @if diagram.ports.is_empty() { span.dim { "no ports" } }
                 }
-                @if let Some(path) = report.lanes.paths.get(&lane.device.name) {
+                @if let Some(path) = report.lanes.paths.get(&diagram.device.name) {
                     span.dim.wide { "PCIe path " (path.bandwidth) " · " code { (path.function) } }
                 }
             }
-            (picture(report, lane))
-            @for end in &lane.ports {
+            (picture(report, diagram))
+            @for end in &diagram.ports {
                 p.verdict.(if end.held_back { "bad" } else { "well" }) {
-                    @if lane.ports.len() > 1 { b { (end.key) ": " } }
+                    @if diagram.ports.len() > 1 { b { (end.key) ": " } }
                     (end.verdict)
                 }
                 @for remark in end.remarks() { p.remark { (remark) } }
@@ -46,7 +46,7 @@ pub(super) fn device(report: &HostReport, lane: &Lane<'_>, draw: bool) -> Markup
 }
 
 /// What a port gets of its rate, as a small bar with numbers.
-fn meter(end: &PortEnd<'_>) -> Markup {
+fn meter(end: &PathEnd<'_>) -> Markup {
     let carries = end.share.or(end.ceiling);
     html! {
         span.meter {
@@ -72,19 +72,19 @@ fn thickness(bandwidth: Option<BytesPerSecond>) -> String {
     format!("--w:{:.0}px", 3.0 + 19.0 * (gbits / 256.0).clamp(0.0, 1.0).sqrt())
 }
 
-fn picture(report: &HostReport, lane: &Lane<'_>) -> Markup {
+fn picture(report: &HostReport, diagram: &PathDiagram<'_>) -> Markup {
     html! {
         div.picture {
-            (memory(lane))
-            @if !lane.hops.is_empty() { (plain()) }
-            @for (index, hop) in lane.hops.iter().enumerate() {
-                (above(report, lane, index, hop))
+            (memory(diagram))
+            @if !diagram.hops.is_empty() { (plain()) }
+            @for (index, hop) in diagram.hops.iter().enumerate() {
+                (above(report, diagram, index, hop))
                 (link(hop))
             }
-            @if lane.hops.is_empty() { (plain()) }
-            (card(lane))
-            @if !lane.ports.is_empty() {
-                div.ends { @for end in &lane.ports { (port(end)) } }
+            @if diagram.hops.is_empty() { (plain()) }
+            (card(diagram))
+            @if !diagram.ports.is_empty() {
+                div.ends { @for end in &diagram.ports { (port(end)) } }
             }
         }
     }
@@ -95,17 +95,17 @@ fn plain() -> Markup {
     html! { div.bar.plain { span.pipe style="--w:3px" {} } }
 }
 
-fn memory(lane: &Lane<'_>) -> Markup {
+fn memory(diagram: &PathDiagram<'_>) -> Markup {
     html! {
         div.box {
-            @match &lane.node {
+            @match &diagram.node {
                 Some((id, node)) => {
                     b { "NUMA node " (id) }
                     @if let Some(cpus) = node.and_then(|node| node.cpus.as_deref()) { small { "CPUs " (cpus) } }
                 }
                 None => {
                     b { "Memory" }
-                    small { @if lane.function.is_some() { "NUMA node unknown" } @else { "no PCI function" } }
+                    small { @if diagram.function.is_some() { "NUMA node unknown" } @else { "no PCI function" } }
                 }
             }
         }
@@ -113,8 +113,8 @@ fn memory(lane: &Lane<'_>) -> Markup {
 }
 
 /// The port above a link; below the first link, it is one of a switch.
-fn above(report: &HostReport, lane: &Lane<'_>, index: usize, hop: &Hop<'_>) -> Markup {
-    let before = index.checked_sub(1).and_then(|before| lane.hops.get(before));
+fn above(report: &HostReport, diagram: &PathDiagram<'_>, index: usize, hop: &PathHop<'_>) -> Markup {
+    let before = index.checked_sub(1).and_then(|before| diagram.hops.get(before));
     html! {
         div.box {
             @match (hop.link.upstream, before) {
@@ -132,7 +132,7 @@ fn above(report: &HostReport, lane: &Lane<'_>, index: usize, hop: &Hop<'_>) -> M
     }
 }
 
-fn link(hop: &Hop<'_>) -> Markup {
+fn link(hop: &PathHop<'_>) -> Markup {
     let class = match hop.state {
         HopState::Full => "full",
         HopState::Degraded | HopState::OffBus => "degraded",
@@ -154,15 +154,15 @@ fn link(hop: &Hop<'_>) -> Markup {
     }
 }
 
-fn card(lane: &Lane<'_>) -> Markup {
-    let identity = &lane.device.identity;
-    let driver = lane.function.and_then(|function| function.driver.as_deref());
-    let vfs = lane.function.and_then(|function| function.vfs_present.zip(function.vfs_limit));
+fn card(diagram: &PathDiagram<'_>) -> Markup {
+    let identity = &diagram.device.identity;
+    let driver = diagram.function.and_then(|function| function.driver.as_deref());
+    let vfs = diagram.function.and_then(|function| function.vfs_present.zip(function.vfs_limit));
     html! {
         div.box.card {
-            b { (lane.device.name) }
+            b { (diagram.device.name) }
             @if let Some(address) = identity.pci_address { small { code { (address) } } }
-            @if let Some(FunctionKind::Virtual { pf: Some(pf) }) = lane.function.map(|function| function.kind) {
+            @if let Some(FunctionKind::Virtual { pf: Some(pf) }) = diagram.function.map(|function| function.kind) {
                 small { "VF of " code { (pf) } }
             }
             @if let Some(model) = &identity.hca_type { small { (model) } }
@@ -174,7 +174,7 @@ fn card(lane: &Lane<'_>) -> Markup {
 }
 
 /// A port, its link to the fabric, and the fabric.
-fn port(end: &PortEnd<'_>) -> Markup {
+fn port(end: &PathEnd<'_>) -> Markup {
     let port = end.port;
     let active = port.is_active();
     let fabric = match &port.link_layer {
@@ -202,7 +202,7 @@ fn port(end: &PortEnd<'_>) -> Markup {
 }
 
 /// Width and speed of the port's link: `4X HDR`.
-fn words(end: &PortEnd<'_>) -> Option<String> {
+fn words(end: &PathEnd<'_>) -> Option<String> {
     let rate = end.port.rate.value()?;
     let width = rate.width.map(|width| format!("{width}X "));
     Some(format!("{}{}", width.unwrap_or_default(), rate.speed.as_str()))

@@ -1,4 +1,4 @@
-//! Where families put their samples.
+//! A metric family and the series it writes.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
@@ -7,13 +7,94 @@ use prometheus_client::encoding::{
     DescriptorEncoder, EncodeGaugeValue, EncodeLabel as _, EncodeLabelSet, EncodeLabelValue, LabelSetEncoder,
     LabelValueEncoder, MetricEncoder, NoLabelSet,
 };
+use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::Unit;
 
-use super::catalogue::{Family, Kind};
+use super::view::ReportView;
 use crate::model::finding::Subject;
 use crate::model::ids::{Guid, PciAddress};
 use crate::model::sriov::Mac;
 use crate::model::units::{Lanes, TransfersPerSecond};
+
+/// The release that brought the first families.
+pub const FIRST_RELEASE: &str = "0.1.0";
+
+/// The type of a family.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetricKind {
+    /// Only rises, or starts again.
+    Counter,
+    /// Goes up and down.
+    Gauge,
+    /// Labels, and the value 1; a gauge in the text format 0.0.4.
+    Info,
+}
+
+impl MetricKind {
+    /// The encoder's type.
+    const fn metric_type(self) -> MetricType {
+        match self {
+            Self::Counter => MetricType::Counter,
+            Self::Gauge => MetricType::Gauge,
+            Self::Info => MetricType::Info,
+        }
+    }
+
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Info => "info",
+        }
+    }
+}
+
+/// One family.
+pub struct Family {
+    /// Name of its series: with `_total` for a counter and `_info` for an info metric.
+    pub name: &'static str,
+    /// Type.
+    pub kind: MetricKind,
+    /// One sentence that ends in a period and names the kernel file.
+    pub help: &'static str,
+    /// Label names, in the order of the samples' values.
+    pub labels: &'static [&'static str],
+    /// The most series it can have on a host.
+    pub worst: &'static str,
+    /// The first version that has it.
+    pub since: &'static str,
+    /// Writes its samples.
+    pub write: fn(&ReportView<'_>, &mut Series<'_, '_>),
+}
+
+/// Units a name may end in, longer ones first.
+const UNITS: &[&str] = &["transfers_per_second", "bytes_per_second", "seconds", "bytes", "lanes", "ticks"];
+
+impl Family {
+    /// The name without the suffix of its type.
+    pub fn base(&self) -> &'static str {
+        let suffix = match self.kind {
+            MetricKind::Counter => "_total",
+            MetricKind::Info => "_info",
+            MetricKind::Gauge => "",
+        };
+        self.name.strip_suffix(suffix).unwrap_or(self.name)
+    }
+
+    /// The unit its name ends in.
+    pub fn unit(&self) -> Option<&'static str> {
+        let measured = self.kind != MetricKind::Info;
+        UNITS.iter().copied().find(|unit| measured && self.base().strip_suffix(unit).is_some_and(|s| s.ends_with('_')))
+    }
+
+    /// The name without type suffix and unit, as the encoder wants it.
+    fn stem(&self) -> &'static str {
+        let base = self.base();
+        let stem = self.unit().and_then(|unit| base.strip_suffix(unit)?.strip_suffix('_'));
+        stem.unwrap_or(base)
+    }
+}
 
 /// A label value, borrowed from the facts.
 #[derive(Debug, Clone, Copy)]
@@ -115,11 +196,11 @@ impl EncodeLabelSet for Labels<'_> {
 pub struct Series<'s, 'e> {
     family: &'static Family,
     unit: Option<&'s Unit>,
-    state: State<'s, 'e>,
+    state: EncoderState<'s, 'e>,
     result: fmt::Result,
 }
 
-enum State<'s, 'e> {
+enum EncoderState<'s, 'e> {
     Unopened(&'s mut DescriptorEncoder<'e>),
     Open(MetricEncoder<'s>),
     Failed,
@@ -127,7 +208,7 @@ enum State<'s, 'e> {
 
 impl<'s, 'e> Series<'s, 'e> {
     pub(super) fn new(family: &'static Family, unit: Option<&'s Unit>, encoder: &'s mut DescriptorEncoder<'e>) -> Self {
-        Self { family, unit, state: State::Unopened(encoder), result: Ok(()) }
+        Self { family, unit, state: EncoderState::Unopened(encoder), result: Ok(()) }
     }
 
     /// Whether all was written.
@@ -137,7 +218,7 @@ impl<'s, 'e> Series<'s, 'e> {
 
     /// A gauge. Label values stand in the order of the family's names.
     pub fn gauge(&mut self, labels: &[Label<'_>], value: impl Gauge) {
-        debug_assert_eq!(self.family.kind, Kind::Gauge, "{}", self.family.name);
+        debug_assert_eq!(self.family.kind, MetricKind::Gauge, "{}", self.family.name);
         self.sample(labels, |metric, labels| value.put(&mut metric.encode_family(labels)?));
     }
 
@@ -150,7 +231,7 @@ impl<'s, 'e> Series<'s, 'e> {
 
     /// A counter, exact to the last unit.
     pub fn counter(&mut self, labels: &[Label<'_>], value: u64) {
-        debug_assert_eq!(self.family.kind, Kind::Counter, "{}", self.family.name);
+        debug_assert_eq!(self.family.kind, MetricKind::Counter, "{}", self.family.name);
         self.sample(labels, |metric, labels| {
             metric.encode_family(labels)?.encode_counter::<NoLabelSet, u64, f64>(&value, None)
         });
@@ -158,7 +239,7 @@ impl<'s, 'e> Series<'s, 'e> {
 
     /// A counter of seconds.
     pub fn seconds(&mut self, labels: &[Label<'_>], value: f64) {
-        debug_assert_eq!(self.family.kind, Kind::Counter, "{}", self.family.name);
+        debug_assert_eq!(self.family.kind, MetricKind::Counter, "{}", self.family.name);
         self.sample(labels, |metric, labels| {
             metric.encode_family(labels)?.encode_counter::<NoLabelSet, f64, f64>(&value, None)
         });
@@ -166,7 +247,7 @@ impl<'s, 'e> Series<'s, 'e> {
 
     /// An info metric: labels, and the value 1.
     pub fn info(&mut self, labels: &[Label<'_>]) {
-        debug_assert_eq!(self.family.kind, Kind::Info, "{}", self.family.name);
+        debug_assert_eq!(self.family.kind, MetricKind::Info, "{}", self.family.name);
         self.sample(labels, |metric, labels| metric.encode_info(labels));
     }
 
@@ -180,16 +261,16 @@ impl<'s, 'e> Series<'s, 'e> {
     }
 
     fn open(&mut self) -> Result<&mut MetricEncoder<'s>, fmt::Error> {
-        if let State::Unopened(_) = self.state
-            && let State::Unopened(encoder) = std::mem::replace(&mut self.state, State::Failed)
+        if let EncoderState::Unopened(_) = self.state
+            && let EncoderState::Unopened(encoder) = std::mem::replace(&mut self.state, EncoderState::Failed)
         {
             let Family { help, kind, .. } = self.family;
             let metric = encoder.encode_descriptor(self.family.stem(), help, self.unit, kind.metric_type())?;
-            self.state = State::Open(metric);
+            self.state = EncoderState::Open(metric);
         }
         match &mut self.state {
-            State::Open(metric) => Ok(metric),
-            State::Unopened(_) | State::Failed => Err(fmt::Error),
+            EncoderState::Open(metric) => Ok(metric),
+            EncoderState::Unopened(_) | EncoderState::Failed => Err(fmt::Error),
         }
     }
 }

@@ -1,7 +1,6 @@
-//! What an exposition is made from.
+//! A report in the order in which it is exported.
 
 use super::agent::{AgentState, Process};
-use super::series::Label;
 use crate::assess::capacity::PortCapacity;
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::{FunctionKind, PciFunction};
@@ -10,7 +9,7 @@ use crate::model::sriov::Pf;
 use crate::watch::HostReport;
 
 /// A report, its devices and functions in natural order, and the agent's own state.
-pub struct Content<'a> {
+pub struct ReportView<'a> {
     /// The report.
     pub report: &'a HostReport,
     /// The agent.
@@ -20,7 +19,7 @@ pub struct Content<'a> {
     /// RDMA devices in natural order of their names.
     pub devices: Vec<&'a RdmaDevice>,
     /// Their ports.
-    pub ports: Vec<PortRow<'a>>,
+    pub ports: Vec<PortView<'a>>,
     /// PCI functions in order of their addresses.
     pub functions: Vec<&'a PciFunction>,
     /// PFs in order of their addresses.
@@ -28,7 +27,7 @@ pub struct Content<'a> {
 }
 
 /// One port with its device and what its path leaves of its rate.
-pub struct PortRow<'a> {
+pub struct PortView<'a> {
     /// The device.
     pub device: &'a RdmaDevice,
     /// The port.
@@ -39,14 +38,7 @@ pub struct PortRow<'a> {
     pub brief: bool,
 }
 
-impl<'a> PortRow<'a> {
-    /// The `device` and `port` labels.
-    pub fn labels(&self) -> [Label<'a>; 2] {
-        [self.device.name.as_str().into(), self.port.number.into()]
-    }
-}
-
-impl<'a> Content<'a> {
+impl<'a> ReportView<'a> {
     /// Sorts what a report has. Of things that claim the same name the first stands: a series must be unique.
     pub fn new(report: &'a HostReport, agent: &'a AgentState, process: Process) -> Self {
         let mut devices: Vec<&RdmaDevice> = report.snapshot.devices().collect();
@@ -65,7 +57,7 @@ impl<'a> Content<'a> {
             let brief = at.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }));
             for port in &device.ports {
                 let key = PortKey { device: device.name.clone(), port: port.number };
-                ports.push(PortRow { device, port, lane: report.lanes.ports.get(&key), brief });
+                ports.push(PortView { device, port, lane: report.lanes.ports.get(&key), brief });
             }
             if let Some(of_device) = ports.get_mut(first..) {
                 of_device.sort_by_key(|row| row.port.number);

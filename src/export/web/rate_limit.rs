@@ -1,0 +1,173 @@
+//! Rate limits: of all requests, and of attempts with unknown passwords by address.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::file::{RateLimit, WebError};
+
+/// A token bucket: a burst at once, and one more with every interval.
+#[derive(Debug)]
+pub struct TokenBucket {
+    interval: Duration,
+    burst: u32,
+    /// When the bucket was, or will be, full: each token taken moves it on by an interval.
+    full: Mutex<Option<Instant>>,
+}
+
+impl TokenBucket {
+    /// A full bucket.
+    pub fn new(interval: Duration, burst: u32) -> Self {
+        Self { interval, burst, full: Mutex::new(None) }
+    }
+
+    /// Takes a token if there is one.
+    pub fn take(&self, now: Instant) -> bool {
+        let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        let after = full.map_or(now, |full| full.max(now)) + self.interval;
+        let allowed = after.duration_since(now) <= self.interval * self.burst;
+        if allowed {
+            *full = Some(after);
+        }
+        allowed
+    }
+
+    /// Gives a token back.
+    pub fn give_back(&self) {
+        let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
+        *full = full.and_then(|full| full.checked_sub(self.interval));
+    }
+
+    /// Whether it is full.
+    pub fn is_full(&self, now: Instant) -> bool {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner).is_none_or(|full| full <= now)
+    }
+}
+
+/// The bucket of `rate_limit`; `None` if the interval is 0.
+pub(super) fn parse(path: &Path, written: &RateLimit) -> Result<Option<TokenBucket>, WebError> {
+    let text = written.interval.as_deref().unwrap_or("0s").trim();
+    let interval = if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) };
+    let Ok(interval) = interval else {
+        let message = format!("{text:?} is not a time such as 1s, 500ms or 1m (0 for no limit)");
+        return Err(WebError::value(path, "rate_limit.interval", message));
+    };
+    if interval.is_zero() {
+        return Ok(None);
+    }
+    match written.burst.unwrap_or(0) {
+        0 => {
+            let message = "with an interval it is a whole number from 1: with 0 no request would be answered";
+            Err(WebError::value(path, "rate_limit.burst", message))
+        }
+        burst => Ok(Some(TokenBucket::new(interval, burst))),
+    }
+}
+
+/// AttemptLimits at once.
+const BURST: u32 = 10;
+/// It gets one more with each interval.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// Most buckets; beyond that, full ones are dropped first.
+const MOST: usize = 1_024;
+/// Buckets of one address: names fall into them by hash, so that whoever tries one name does not use up the attempts
+/// of all others, and no bucket tells whether a name exists.
+const BUCKETS_PER_ADDRESS: u8 = 8;
+
+type BucketKey = ([u8; 8], u8);
+
+/// A token bucket for each address and group of names.
+#[derive(Debug, Default)]
+pub(in crate::export) struct AttemptLimits(Mutex<HashMap<BucketKey, Arc<TokenBucket>>>);
+
+impl AttemptLimits {
+    /// The bucket of an address and a name, the name given as a hash.
+    pub(in crate::export) fn of(&self, peer: Option<IpAddr>, name: u8, now: Instant) -> Arc<TokenBucket> {
+        let key = (origin(peer), name % BUCKETS_PER_ADDRESS);
+        let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if buckets.len() >= MOST && !buckets.contains_key(&key) {
+            buckets.retain(|_, bucket| !bucket.is_full(now));
+            if buckets.len() >= MOST {
+                // AttemptLimits from a thousand addresses within seconds: one semaphore bounds what they can cost.
+                buckets.clear();
+            }
+        }
+        Arc::clone(buckets.entry(key).or_insert_with(|| Arc::new(TokenBucket::new(INTERVAL, BURST))))
+    }
+}
+
+/// An IPv4 address, or the network part of an IPv6 one: a single host has all the addresses below it.
+fn origin(peer: Option<IpAddr>) -> [u8; 8] {
+    let mut origin = [0; 8];
+    match peer.map(|peer| peer.to_canonical()) {
+        Some(IpAddr::V4(peer)) => origin.iter_mut().zip(peer.octets()).for_each(|(to, from)| *to = from),
+        Some(IpAddr::V6(peer)) => origin.iter_mut().zip(peer.octets()).for_each(|(to, from)| *to = from),
+        None => {}
+    }
+    origin
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn so_many_at_once_and_one_an_interval() {
+        let (bucket, start) = (TokenBucket::new(Duration::from_secs(1), 3), Instant::now());
+        let at = |millis| start + Duration::from_millis(millis);
+        assert_eq!([0, 0, 0, 0, 999].map(|millis| bucket.take(at(millis))), [true, true, true, false, false]);
+        assert_eq!([1_000, 1_001, 2_000].map(|millis| bucket.take(at(millis))), [true, false, true]);
+        assert!(!bucket.is_full(at(2_000)) && bucket.is_full(at(6_000)));
+        // However long it was left alone, it holds no more than it can.
+        assert_eq!([0; 5].map(|_| bucket.take(at(1_000_000))), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn what_is_given_back_can_be_taken_again() {
+        let (bucket, now) = (TokenBucket::new(Duration::from_secs(1), 1), Instant::now());
+        assert!(bucket.take(now) && !bucket.take(now));
+        bucket.give_back();
+        assert!(bucket.take(now) && !bucket.take(now));
+    }
+
+    #[test]
+    fn each_address_has_its_own_and_the_table_stays_small() {
+        let (attempts, now) = (AttemptLimits::default(), Instant::now());
+        let peer = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
+        let took = (0..50).filter(|_| attempts.of(peer(1), 0, now).take(now)).count();
+        assert_eq!(took, 10);
+        assert!(attempts.of(peer(2), 0, now).take(now) && attempts.of(peer(1), 1, now).take(now));
+        for n in 0..5_000 {
+            attempts.of(peer(n), 0, now).take(now);
+        }
+        assert!(attempts.0.lock().unwrap().len() <= MOST);
+    }
+
+    #[test]
+    fn an_ipv6_network_is_one_origin() {
+        let address = |text: &str| origin(Some(text.parse().unwrap()));
+        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:2"));
+        assert_ne!(address("2001:db8::1"), address("2001:db8:1::1"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    }
+
+    proptest! {
+        #[test]
+        fn never_more_than_burst_and_time_allow(
+            burst in 1_u32..20,
+            steps in proptest::collection::vec(0_u64..3_000, 1..200),
+        ) {
+            let (bucket, start) = (TokenBucket::new(Duration::from_secs(1), burst), Instant::now());
+            let (mut elapsed, mut taken) = (0, 0);
+            for step in steps {
+                elapsed += step;
+                taken += u64::from(bucket.take(start + Duration::from_millis(elapsed)));
+                prop_assert!(taken <= u64::from(burst) + elapsed / 1_000);
+            }
+        }
+    }
+}
