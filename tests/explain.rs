@@ -37,7 +37,7 @@ fn the_limiting_hop_is_named_with_its_reason() {
         "\n  200 Gb/s of 200 Gb/s: nothing on the PCIe path holds it back (the PCIe path carries 252.1 Gb/s)\n",
         "\n    ┃  8 GT/s x8 = 63.0 Gb/s  ◀ the limit\n",
         "\n    ┃  degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s\n",
-        "  critical pcie_degraded 0000:0c:00.0 (speed_and_width, since ",
+        "  critical pcie_degraded 0000:0c:00.0 (speed_and_width), first seen now\n",
         "\n  63.0 Gb/s of 200 Gb/s: the link above 0000:0c:00.0 is the limit (trained at 8 GT/s x8, both ends",
         "NUMA node 1      CPUs 4-7\n",
         "MT4123, firmware 20.39.3004, board MT_0000000223\n",
@@ -160,7 +160,7 @@ fn a_card_that_was_given_away_whole_is_not_nowhere() {
         std::fs::write(process.join("comm"), format!("{name}\n")).unwrap();
         std::os::unix::fs::symlink("/dev/vfio/44", process.join("fd/31")).unwrap();
     };
-    let given = |holder: &str| format!("given away whole (driver vfio-pci), held by {holder}");
+    let given = |holder: &str| format!("passed through whole (driver vfio-pci), used by {holder}");
     let alone = explain(&root, &[]).stdout;
     let whole = given("unknown (the host's /proc would show it)");
     assert!(alone.ends_with(&format!("{}\n\n  {whole}\n", device.address)), "{alone}");

@@ -43,8 +43,8 @@ fn a_run_is_shown_kept_and_explained() {
     for part in [
         "rdma_loopback mlx5_0/1: ok\n",
         "190.2 Gb/s is 95 % of the port's rate (200 Gb/s)",
-        "  one_way  190.2 Gb/s, the lane carries 200 Gb/s of payload\n",
-        "  write    typically 1.21 us, p99 1.55 us, at most 7.50 us\n",
+        "  one_way  190.2 Gb/s, the path carries at most 200 Gb/s of payload\n",
+        "  write    typical 1.21 µs, p99 1.55 µs, maximum 7.50 µs\n",
     ] {
         assert!(shown.stdout.contains(part), "{part:?} in {}", shown.stdout);
     }
