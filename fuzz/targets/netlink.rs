@@ -15,7 +15,7 @@ use lanewatch::host::ethtool::standard::StandardStatisticsReader;
 use lanewatch::host::memory::MemoryHost;
 use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::host::netlink::{attributes, message, nldev};
-use lanewatch::host::sriov::{self, rtnl};
+use lanewatch::host::sriov::{self, vf_list};
 use lanewatch::host::{Depth, ReadContext, devlink, net, netsetup, pci, rdma};
 use lanewatch::model::time::BootTime;
 use libfuzzer_sys::fuzz_target;
@@ -79,7 +79,7 @@ fuzz_target!(|data: &[u8]| {
         nested(reply, 0);
         let _ = (nldev::device(reply), nldev::port(reply), nldev::system(reply));
         let _ = (nldev::counters(reply).count(), nldev::resources(reply).count(), nldev::queue_pairs(reply).count());
-        let _ = rtnl::list(reply);
+        let _ = vf_list::list(reply);
     }
     let reporters = devlink::reporters(&replies, FUNCTION);
     assert!(reporters.iter().all(|reporter| !reporter.name.is_empty()));

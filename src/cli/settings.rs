@@ -17,7 +17,7 @@ use crate::host::collector::{Filter, Setup};
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
 use crate::host::netlink::socket::route;
-use crate::host::qid_map::layout::QidMapLayout;
+use crate::host::qid_map::QidMapLayout;
 use crate::host::{COLLECTORS, Host, ON_DEMAND, Spec};
 use crate::model::policy::Policy;
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::netlink::socket::NetlinkConnector;
-use super::qid_map::layout::QidMapLayout;
+use super::qid_map::QidMapLayout;
 use crate::model::reading::ReadError;
 
 /// Longest content a file of interest may have; sysfs files end at one page.

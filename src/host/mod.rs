@@ -5,7 +5,7 @@
 //! so that a device that does not answer holds up nobody else. Paths, clock and input/output are injected: any
 //! folder with `sys/` and `proc/` is a host.
 
-pub mod attribute;
+pub mod benchmark_port;
 pub mod collector;
 pub mod devlink;
 pub mod environment;
@@ -42,7 +42,7 @@ pub use collector::{Collector, Depth, DeviceReader, Discovered, ReadContext, Spe
 pub use io::{Host, HostIo};
 
 /// Collectors that run only where they are asked for: what they read costs the hardware, or must be described first.
-pub const ON_DEMAND: &[&str] = &[rdma::queues::SPEC.name, qid_map::SPEC.name];
+pub const ON_DEMAND: &[&str] = &[rdma::QUEUE_PAIRS.name, qid_map::SPEC.name];
 
 /// Where directories are below a host root.
 pub type Directories = fn(&io::Roots) -> Vec<PathBuf>;
@@ -53,8 +53,8 @@ pub const WATCHED: &[(&str, Directories)] = &[(holders::SPEC.name, holders::libv
 /// Every collector, in the order of the metrics.
 pub const COLLECTORS: &[Spec] = &[
     rdma::SPEC,
-    rdma::resources::SPEC,
-    rdma::queues::SPEC,
+    rdma::RESOURCES,
+    rdma::QUEUE_PAIRS,
     pci::SPEC,
     net::SPEC,
     sriov::SPEC,

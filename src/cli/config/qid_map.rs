@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{ConfigError, QidMapConfig};
 use crate::host::Spec;
 use crate::host::qid_map::SPEC;
-use crate::host::qid_map::layout::{QidMapColumn, QidMapLayout};
+use crate::host::qid_map::{QidMapColumn, QidMapLayout};
 
 /// The layout, on a host whose root, sysfs and procfs are these. Collectors that run need it where that of the maps is
 /// one of them.

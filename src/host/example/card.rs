@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::scenario::Phase;
+use super::Phase;
 use crate::host::memory::MemoryHost;
 
 /// Counters of a port that stay at zero here.

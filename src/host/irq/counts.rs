@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::affinity::list;
-use super::names;
 use super::table::{self, RowNames, RowVisitor, TableBuffer};
 use crate::host::collector::ReadContext;
 use crate::host::file::PolledFile;
@@ -156,7 +155,7 @@ impl RowVisitor for VectorRows<'_> {
     }
 
     fn wants_named(&mut self, irq: u32, names: &RowNames<'_>) -> bool {
-        let own = |function: &&UnlistedFunction| names::belongs(names, &function.text, &function.interfaces);
+        let own = |function: &&UnlistedFunction| table::belongs(names, &function.text, &function.interfaces);
         let owner = self.unlisted.iter().find(own).map(|function| function.address);
         self.claimed.extend(owner.map(|address| (address, irq)));
         owner.is_some()

@@ -4,11 +4,7 @@
 mod affinity;
 mod counts;
 mod functions;
-mod irqbalance;
-mod names;
 pub mod table;
-#[cfg(test)]
-mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,10 +19,9 @@ use crate::model::ids::PciAddress;
 use crate::model::irq::{IrqFunction, IrqHost, IrqVector, VectorRole, role};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use affinity::{VectorAffinity, list};
+use affinity::{IrqbalanceDetector, VectorAffinity, list};
 use counts::{UnlistedFunction, VectorCounter, VectorCounts};
 use functions::IrqFunctions;
-use irqbalance::IrqbalanceDetector;
 
 /// The collector of interrupts.
 pub const SPEC: Spec = Spec {
@@ -147,5 +142,178 @@ impl IrqReader {
         };
         let (online, offline, isolated) = (cpus("online"), cpus("offline"), cpus("isolated"));
         IrqHost { online, offline, isolated, irqbalance: self.irqbalance.runs(cx) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    //! The collector on hosts in memory.
+
+    use super::*;
+    use crate::host::harness::{CollectorHarness, facts};
+
+    fn harness() -> CollectorHarness {
+        CollectorHarness::new(&SPEC, Filter::default())
+    }
+
+    fn card(harness: &CollectorHarness, address: &str, device: Option<&str>, node: &str, irqs: &[u32]) {
+        let directory = format!("/sys/devices/pci0000:80/{address}");
+        harness.memory.set(format!("{directory}/numa_node"), format!("{node}\n"));
+        harness.memory.set(format!("{directory}/vendor"), "0x15b3\n");
+        harness.memory.set(format!("{directory}/device"), "0x1021\n");
+        harness.memory.symlink(format!("{directory}/driver"), "../../../bus/pci/drivers/mlx5_core");
+        harness.memory.symlink(
+            format!("/sys/bus/pci/drivers/mlx5_core/{address}"),
+            format!("../../../../devices/pci0000:80/{address}"),
+        );
+        for irq in irqs {
+            harness.memory.set(format!("{directory}/msi_irqs/{irq}"), "msix\n");
+        }
+        if let Some(device) = device {
+            harness.memory.symlink(format!("{directory}/infiniband/{device}/device"), format!("../../../{address}"));
+            harness.memory.symlink(
+                format!("/sys/class/infiniband/{device}"),
+                format!("../../devices/pci0000:80/{address}/infiniband/{device}"),
+            );
+        }
+    }
+
+    fn affinity(harness: &CollectorHarness, irq: u32, effective: &str, allowed: &str, hint: &str) {
+        harness.memory.set(format!("/proc/irq/{irq}/effective_affinity_list"), format!("{effective}\n"));
+        harness.memory.set(format!("/proc/irq/{irq}/smp_affinity_list"), format!("{allowed}\n"));
+        harness.memory.set(format!("/proc/irq/{irq}/affinity_hint"), format!("{hint}\n"));
+    }
+
+    const TABLE: &str = "      CPU0 CPU1 CPU4\n 7: 1 1 1 IO-APIC 7-edge x\n\
+        40: 5 0 0 PCI-MSIX-0000:81:00.0 0-edge mlx5_async0@pci:0000:81:00.0\n\
+        41: 0 9 4294967295 PCI-MSIX-0000:81:00.0 1-edge mlx5_comp0@pci:0000:81:00.0\n\
+        50: 0 0 3 PCI-MSIX-0000:a1:00.0 1-edge mlx5_comp0@pci:0000:a1:00.0\nERR: 0\n";
+
+    fn functions(harness: &mut CollectorHarness) -> Vec<IrqFunction> {
+        harness.discover().unwrap();
+        facts(&harness.read())
+    }
+
+    fn counts(vector: &IrqVector) -> Option<Vec<(u32, u32)>> {
+        vector.counts.as_ref().map(|counts| counts.to_vec())
+    }
+
+    #[test]
+    fn vectors_of_a_function_and_of_its_silent_other_half() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40, 41]);
+        card(&harness, "0000:a1:00.0", None, "1", &[50]);
+        harness.memory.set("/proc/interrupts", TABLE);
+        affinity(&harness, 41, "4", "0-1,4", "00000010");
+        let seen = functions(&mut harness);
+        assert_eq!(harness.faults, []);
+        assert_eq!(
+            seen.iter().map(|f| (f.address.to_string(), f.numa_node)).collect::<Vec<_>>(),
+            [("0000:81:00.0".to_owned(), Some(0)), ("0000:a1:00.0".to_owned(), Some(1)),]
+        );
+        let [control, data] = &*seen[0].vectors else { panic!("{seen:?}") };
+        assert_eq!((control.role, counts(control)), (VectorRole::Control, Some(vec![(0, 5)])));
+        assert_eq!((data.role, counts(data)), (VectorRole::Completion, Some(vec![(1, 9), (4, u32::MAX)])));
+        assert_eq!(data.effective.as_ref().map(ToString::to_string).as_deref(), Some("4"));
+        assert_eq!(data.hint.as_ref().map(ToString::to_string).as_deref(), Some("4"));
+        assert_eq!(control.effective, None);
+        // The other half gets an interface of its own: it is no longer silent, and not RDMA.
+        harness.memory.set("/sys/devices/pci0000:80/0000:a1:00.0/net/eth5/type", "1\n");
+        harness.memory.remove("/sys/bus/pci/drivers/mlx5_core/0000:a1:00.0");
+        assert_eq!(functions(&mut harness).len(), 1);
+    }
+
+    #[test]
+    fn names_tell_where_vectors_are_not_listed() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "-1", &[]);
+        harness.memory.set("/sys/devices/pci0000:80/0000:81:00.0/net/eth2/type", "1\n");
+        harness.memory.set("/proc/interrupts", format!("{TABLE} 60: 1 2 3 PCI-MSI 9-edge eth2-TxRx-3\n"));
+        let seen = functions(&mut harness);
+        assert_eq!(seen[0].vectors.iter().map(|vector| vector.irq).collect::<Vec<_>>(), [40, 41, 60]);
+        assert_eq!((seen[0].numa_node, counts(&seen[0].vectors[2])), (None, Some(vec![(0, 1), (1, 2), (4, 3)])));
+    }
+
+    #[test]
+    fn own_files_where_they_are_cheaper_and_say_all() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40, 41]);
+        harness.memory.set("/proc/interrupts", TABLE);
+        for irq in 0..30 {
+            harness.memory.set(format!("/sys/kernel/irq/{irq}/actions"), "x\n");
+        }
+        harness.memory.set("/sys/devices/system/cpu/possible", "0-4\n");
+        harness.memory.set("/sys/kernel/irq/40/per_cpu_count", "6,0,0,0,0\n");
+        harness.memory.set("/sys/kernel/irq/40/actions", "mlx5_async0@pci:0000:81:00.0\n");
+        harness.memory.set("/sys/kernel/irq/41/per_cpu_count", "0,0,0,0,7\n");
+        let seen = functions(&mut harness);
+        assert!(!harness.touched("/proc/interrupts"));
+        assert_eq!(counts(&seen[0].vectors[0]), Some(vec![(0, 6)]));
+        assert_eq!((seen[0].vectors[0].role, seen[0].vectors[1].role), (VectorRole::Control, VectorRole::Completion));
+        assert_eq!(counts(&seen[0].vectors[1]), Some(vec![(4, 7)]));
+        harness.memory.set("/sys/kernel/irq/41/per_cpu_count", "0,0,0,\n");
+        assert_eq!(counts(&functions(&mut harness)[0].vectors[0]), Some(vec![(0, 5)]), "the table has all");
+        assert!(harness.touched("/proc/interrupts"));
+    }
+
+    #[test]
+    fn cpus_and_irqbalance() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40]);
+        harness.memory.set("/sys/devices/system/cpu/online", "0-1,4\n");
+        harness.memory.set("/sys/devices/system/cpu/offline", "2-3\n");
+        harness.memory.set("/sys/devices/system/cpu/isolated", "\n");
+        harness.memory.set("/proc/77/comm", "irqbalance\n");
+        harness.discover().unwrap();
+        let host = facts::<IrqHost>(&harness.read()).remove(0);
+        assert_eq!(host.offline.map(|set| set.to_string()).as_deref(), Some("2-3"));
+        assert_eq!((host.isolated, host.irqbalance), (None, true));
+        harness.memory.remove("/proc/77");
+        assert!(!facts::<IrqHost>(&harness.read()).remove(0).irqbalance);
+        harness.memory.set("/run/irqbalance/irqbalance77.sock", "");
+        assert!(facts::<IrqHost>(&harness.read()).remove(0).irqbalance);
+    }
+
+    #[test]
+    fn a_table_that_cannot_be_read_costs_the_counts_alone() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40]);
+        harness.memory.set("/proc/interrupts", "what\n");
+        let seen = functions(&mut harness);
+        assert_eq!((seen[0].vectors.len(), counts(&seen[0].vectors[0])), (1, None));
+        assert_eq!(harness.faults, [("/proc/interrupts".to_owned(), ReadError::Malformed)]);
+    }
+
+    #[test]
+    fn no_rdma_no_reading() {
+        let mut harness = harness();
+        harness.memory.set("/proc/interrupts", TABLE);
+        assert_eq!(harness.discover().unwrap(), [] as [&str; 0]);
+        assert!(!harness.touched("/proc/interrupts"));
+    }
+
+    #[test]
+    fn excluded_devices_are_left_alone() {
+        let filter = Filter { exclude: Some(Filter::pattern("mlx5_0").unwrap()), ..Filter::default() };
+        let mut harness = CollectorHarness::new(&SPEC, filter);
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40]);
+        card(&harness, "0000:a1:00.0", Some("mlx5_1"), "1", &[50]);
+        harness.memory.set("/proc/interrupts", TABLE);
+        assert_eq!(functions(&mut harness).len(), 1);
+        assert!(!harness.touched("/sys/devices/pci0000:80/0000:81:00.0/msi_irqs"));
+        assert!(!harness.touched("/sys/devices/pci0000:80/0000:81:00.0/vendor"));
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_read_at_first_is_read_again() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40]);
+        let node = "/sys/devices/pci0000:80/0000:81:00.0/numa_node";
+        harness.memory.fail(node, rustix::io::Errno::IO);
+        assert_eq!(functions(&mut harness)[0].numa_node, None);
+        harness.memory.set(node, "1\n");
+        assert_eq!(functions(&mut harness)[0].numa_node, Some(1));
+        harness.memory.set(node, "-1\n");
+        assert_eq!(functions(&mut harness)[0].numa_node, Some(1), "it cannot move");
     }
 }

@@ -141,4 +141,158 @@ impl OpenFile for OpenMemoryFile {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::collections::BTreeMap;
+    use std::time::Duration;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text(host: &MemoryHost, path: &str) -> Result<String, Errno> {
+        let mut buffer = [0; 64];
+        let read = host.open(Path::new(path)).and_then(|mut file| file.read(&mut buffer));
+        read.map(|length| String::from_utf8_lossy(&buffer[..length]).into_owned()).map_err(|error| errno(&error))
+    }
+
+    fn errno(error: &io::Error) -> Errno {
+        Errno::from_raw_os_error(error.raw_os_error().unwrap())
+    }
+
+    fn stamp(host: &MemoryHost, path: &str) -> DirStamp {
+        HostIo::stamp(host, Path::new(path)).unwrap()
+    }
+
+    #[test]
+    fn an_open_file_shows_what_is_there_now() {
+        let host = MemoryHost::new();
+        host.set("/sys/a", "1\n");
+        let mut file = host.open(Path::new("/sys/a")).unwrap();
+        let mut buffer = [0; 4];
+        assert_eq!(file.read(&mut buffer).unwrap(), 2);
+        host.set("/sys/a", "23456");
+        assert_eq!((file.read(&mut buffer).unwrap(), &buffer), (4, b"2345"));
+        host.fail("/sys/a", Errno::IO);
+        assert_eq!(errno(&file.read(&mut buffer).unwrap_err()), Errno::IO);
+        host.set("/sys/a", "7");
+        assert_eq!(file.read(&mut buffer).unwrap(), 1);
+        host.remove("/sys");
+        host.set("/sys/a", "8");
+        assert_eq!(errno(&file.read(&mut buffer).unwrap_err()), Errno::NODEV);
+        assert_eq!(text(&host, "/sys/a").as_deref(), Ok("8"));
+    }
+
+    #[test]
+    fn links_lead_on_wherever_they_stand() {
+        let host = MemoryHost::new();
+        host.set("/sys/devices/card/infiniband/mlx5_0/node_guid", "1");
+        host.symlink("/sys/class/infiniband/mlx5_0", "../../devices/card/infiniband/mlx5_0");
+        host.symlink("/sys/devices/card/infiniband/mlx5_0/device", "../..");
+        host.set("/sys/class/infiniband/mlx5_0/device/class", "2");
+        assert_eq!(text(&host, "/sys/class/infiniband/mlx5_0/node_guid").as_deref(), Ok("1"));
+        assert_eq!(text(&host, "/sys/devices/card/class").as_deref(), Ok("2"));
+        host.symlink("/sys/absolute", "/sys/class/infiniband");
+        assert_eq!(text(&host, "/sys/absolute/mlx5_0/device/class").as_deref(), Ok("2"));
+        let device = HostIo::link(&host, Path::new("/sys/absolute/mlx5_0/device")).unwrap();
+        assert_eq!(device, Path::new("../.."));
+        assert_eq!(host.list(Path::new("/sys/class/infiniband/mlx5_0/device")).unwrap(), ["class", "infiniband"]);
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_or_round() {
+        let host = MemoryHost::new();
+        host.symlink("/a", "b");
+        host.symlink("/b", "a");
+        host.symlink("/c", "gone");
+        assert_eq!(text(&host, "/a"), Err(Errno::LOOP));
+        assert_eq!(text(&host, "/a/x"), Err(Errno::LOOP));
+        assert_eq!(text(&host, "/c"), Err(Errno::NOENT));
+        host.set("/a/x", "");
+        assert_eq!(text(&host, "/a/x"), Err(Errno::LOOP));
+        host.set("/c", "made");
+        assert_eq!(text(&host, "/gone").as_deref(), Ok("made"));
+    }
+
+    #[test]
+    fn errors_are_the_kernels() {
+        let host = MemoryHost::new();
+        host.set("/sys/file", "");
+        host.directory("/sys/empty");
+        assert_eq!(text(&host, "/sys/none"), Err(Errno::NOENT));
+        assert_eq!(text(&host, "/sys/file/x"), Err(Errno::NOTDIR));
+        assert_eq!(text(&host, "/sys"), Err(Errno::ISDIR));
+        assert_eq!(host.list(Path::new("/sys/file")).map_err(|e| errno(&e)), Err(Errno::NOTDIR));
+        assert_eq!(host.list(Path::new("/sys/empty")).unwrap(), [""; 0]);
+        assert_eq!(HostIo::link(&host, Path::new("/sys/file")).map_err(|e| errno(&e)), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_directory_is_stamped_with_its_entries_and_its_identity() {
+        let host = MemoryHost::new();
+        host.set("/sys/d/a", "1");
+        let first = stamp(&host, "/sys/d");
+        host.set("/sys/d/a", "2");
+        assert_eq!(stamp(&host, "/sys/d"), first);
+        host.set("/sys/d/b", "1");
+        let second = stamp(&host, "/sys/d");
+        assert_eq!(second.identity, first.identity);
+        assert_ne!(second.modified, first.modified);
+        host.remove("/sys/d/b");
+        assert_ne!(stamp(&host, "/sys/d").modified, second.modified);
+        host.remove("/sys/d");
+        host.set("/sys/d/a", "1");
+        assert_ne!(stamp(&host, "/sys/d").identity, first.identity);
+    }
+
+    #[test]
+    fn what_stands_in_the_way_is_replaced() {
+        let host = MemoryHost::new();
+        host.set("/sys/x", "file");
+        host.directory("/sys/x");
+        assert_eq!(text(&host, "/sys/x"), Err(Errno::ISDIR));
+        host.set("/sys/x", "file again");
+        host.set("/sys/x/y/z", "below");
+        assert_eq!(text(&host, "/sys/x/y/z").as_deref(), Ok("below"));
+        host.symlink("/sys/x", "other");
+        assert_eq!(text(&host, "/sys/x"), Err(Errno::NOENT));
+        host.remove("/");
+        host.set("/", "not a file");
+        assert_eq!(host.list(Path::new("/")).unwrap(), ["sys"]);
+    }
+
+    #[test]
+    fn a_read_hangs_until_it_is_released() {
+        let host = Arc::new(MemoryHost::new());
+        host.set("/sys/wedged", "late");
+        host.block("/sys/wedged");
+        let (sent, received) = std::sync::mpsc::channel();
+        let reader = Arc::clone(&host);
+        let worker = std::thread::spawn(move || sent.send(text(&reader, "/sys/wedged")));
+        assert!(received.recv_timeout(Duration::from_millis(30)).is_err());
+        host.release();
+        assert_eq!(received.recv_timeout(Duration::from_secs(5)).unwrap().as_deref(), Ok("late"));
+        worker.join().unwrap().unwrap();
+    }
+
+    proptest! {
+        /// Without links, the tree holds what a map of paths would.
+        #[test]
+        fn a_tree_is_a_map(changes in proptest::collection::vec(("/[ab](/[ab]){0,2}", any::<bool>()), 0..20)) {
+            let host = MemoryHost::new();
+            let mut map: BTreeMap<String, String> = BTreeMap::new();
+            for (index, (path, put)) in changes.iter().enumerate() {
+                map.retain(|old, _| !old.starts_with(&format!("{path}/")) && (old != path || *put));
+                if *put {
+                    map.retain(|old, _| !path.starts_with(&format!("{old}/")));
+                    map.insert(path.clone(), index.to_string());
+                    host.set(path, index.to_string());
+                } else {
+                    host.remove(path);
+                }
+            }
+            for (path, content) in map {
+                prop_assert_eq!(text(&host, &path), Ok(content));
+            }
+        }
+    }
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::attributes::{Attributes, number16, put_text};
 use super::message;
+use super::message::{Attributes, number16, put_text};
 use super::socket::{LazyConnection, NetlinkConnection, NetlinkConnector};
 use crate::model::time::BootTime;
 
@@ -105,7 +105,7 @@ pub(crate) mod tests {
     use std::collections::BTreeMap;
     use std::sync::{Arc, Mutex};
 
-    use super::super::attributes::tests::attribute;
+    use super::super::message::tests::attribute;
     use super::super::socket;
     use super::*;
 

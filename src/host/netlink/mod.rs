@@ -1,6 +1,5 @@
 //! Asks the running kernel over netlink. A recorded host has no netlink.
 
-pub mod attributes;
 pub mod client;
 pub mod generic;
 pub mod message;

@@ -1,8 +1,8 @@
 //! Requests and replies of rdma netlink's device client (`RDMA_NL_NLDEV`; `uapi/rdma/rdma_netlink.h`,
 //! `drivers/infiniband/core/nldev.c`). Bytes in, facts out; what a kernel does not send is absent.
 
-use super::attributes::{Attributes, number8, number32, number64, text};
 use super::message;
+use super::message::{Attributes, number8, number32, number64, text};
 
 /// The netlink protocol of RDMA.
 pub const PROTOCOL: isize = 20;
@@ -211,7 +211,7 @@ fn pairs(reply: &[u8], [list, entry, name, number]: [u16; 4]) -> impl Iterator<I
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use super::super::attributes::tests::attribute;
+    use super::super::message::tests::attribute;
     use super::*;
     use proptest::prelude::*;
 

@@ -3,8 +3,8 @@
 use std::io;
 use std::net::IpAddr;
 
-use super::attributes::{Attributes, number32};
 use super::message;
+use super::message::{Attributes, number32};
 use super::socket::NetlinkConnection;
 
 const RTM_GETROUTE: u16 = 26;

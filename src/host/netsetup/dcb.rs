@@ -1,7 +1,7 @@
 //! Data Centre Bridging over route netlink (`RTM_GETDCB`, `uapi/linux/dcbnl.h`). Bytes in, facts out.
 
-use crate::host::netlink::attributes::{Attributes, number8, put_text};
 use crate::host::netlink::message;
+use crate::host::netlink::message::{Attributes, number8, put_text};
 use crate::model::netsetup::{Dcb, Pfc, Priorities, PriorityTrust};
 
 const RTM_GETDCB: u16 = 78;
@@ -117,7 +117,7 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::host::netlink::attributes::tests::attribute;
+    use crate::host::netlink::message::tests::attribute;
 
     /// `struct ieee_pfc` with these frames sent and received.
     fn pfc_struct(enabled: u8, sent: [u64; 8], received: [u64; 8]) -> Vec<u8> {

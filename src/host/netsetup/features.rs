@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use crate::host::ethtool::standard::header;
-use crate::host::netlink::attributes::{Attributes, text};
+use crate::host::netlink::message::{Attributes, text};
 use crate::model::netsetup::Offload;
 
 /// The command.
@@ -92,8 +92,8 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::host::netlink::attributes::NESTED;
-    use crate::host::netlink::attributes::tests::attribute;
+    use crate::host::netlink::message::NESTED;
+    use crate::host::netlink::message::tests::attribute;
 
     fn bitset(kind: u16, masked: bool, bits: &[(&str, bool)]) -> Vec<u8> {
         let bit = |(index, (name, set)): (u32, &(&str, bool))| {

@@ -1,13 +1,13 @@
-//! The files of one PCI function's directory.
+//! The files of one PCI function's directory, and their texts: link speed and width as old and new kernels write them,
+//! AER error counters.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use super::aer::AerFiles;
-use super::link::{self, LinkWidth};
-use crate::host::attribute::{Attribute, AttributeFile, CachedAttribute};
 use crate::host::collector::ReadContext;
-use crate::host::text;
-use crate::model::pcie::{Aer, FunctionKind, LinkEnd, PciClass};
+use crate::host::file::{Attribute, AttributeFile, CachedAttribute};
+use crate::host::text::{self, parse_decimal, parsed};
+use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::units::{Lanes, TransfersPerSecond};
 
@@ -101,12 +101,12 @@ impl FunctionFiles {
     }
 
     pub(super) fn link(&mut self, cx: &mut ReadContext<'_>) -> LinkEnd {
-        let width = self.width.read(cx, link::width);
+        let width = self.width.read(cx, parse_width);
         LinkEnd {
-            speed: self.speed.read(cx, link::speed),
+            speed: self.speed.read(cx, parse_speed),
             width: lanes(width),
-            max_speed: self.max_speed.read(cx, link::speed),
-            max_width: lanes(self.max_width.read(cx, link::width)),
+            max_speed: self.max_speed.read(cx, parse_speed),
+            max_width: lanes(self.max_width.read(cx, parse_width)),
             off_bus: width == Reading::Value(LinkWidth::AllOnes),
         }
     }
@@ -137,4 +137,233 @@ fn decimal<T: TryFrom<u64>>(bytes: &[u8]) -> Reading<T> {
 
 fn fitting<T: TryFrom<u64>>(number: Option<u64>) -> Reading<T> {
     number.and_then(|number| T::try_from(number).ok()).map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
+}
+
+/// What a width file says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LinkWidth {
+    /// A number of lanes.
+    Lanes(Lanes),
+    /// 63: the register reads all ones, as every register of a function that fell off the bus does.
+    AllOnes,
+}
+
+impl LinkWidth {
+    fn lanes(self) -> Option<Lanes> {
+        match self {
+            Self::Lanes(lanes) => Some(lanes),
+            Self::AllOnes => None,
+        }
+    }
+}
+
+/// `8.0 GT/s PCIe`; up to kernel 5.6 `8 GT/s`. Generations to come are taken at their number; `Unknown` and
+/// `Unknown speed` are absent, as is a link that makes no transfers.
+fn parse_speed(bytes: &[u8]) -> Reading<TransfersPerSecond> {
+    if bytes.starts_with(b"Unknown") {
+        return Reading::Absent;
+    }
+    match parsed(bytes, transfers) {
+        Reading::Value(TransfersPerSecond(0)) => Reading::Absent,
+        reading => reading,
+    }
+}
+
+fn transfers(text: &str) -> Option<TransfersPerSecond> {
+    let number = text.strip_suffix(" PCIe").unwrap_or(text).strip_suffix(" GT/s")?;
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
+    let locations = u32::try_from(fraction.len()).ok()?;
+    let scale = 10u64.pow(9u32.checked_sub(locations)?);
+    let whole = parse_decimal(whole.as_bytes())?.checked_mul(1_000_000_000)?;
+    Some(TransfersPerSecond(whole.checked_add(parse_decimal(fraction.as_bytes())? * scale)?))
+}
+
+/// A number of lanes, 1 to 32. 0 (link down, or a VF) and 255 (no such register) are absent.
+fn parse_width(bytes: &[u8]) -> Reading<LinkWidth> {
+    match parse_decimal(bytes) {
+        Some(0 | 255) => Reading::Absent,
+        Some(63) => Reading::Value(LinkWidth::AllOnes),
+        Some(lanes @ 1..=32) => u8::try_from(lanes).ok().map(|lanes| LinkWidth::Lanes(Lanes(lanes))).into(),
+        _ => Reading::Unreadable(ReadError::Malformed),
+    }
+}
+
+/// The files of one function, in the order of [`crate::model::pcie::AerSeverity::ALL`].
+struct AerFiles {
+    classes: [(Attribute, AerClass); 3],
+    root_totals: [Attribute; 3],
+}
+
+impl AerFiles {
+    fn new(directory: &Path) -> Self {
+        let class = |name| (Attribute::new(directory, name), AerClass::default());
+        let total = |name| Attribute::new(directory, name);
+        Self {
+            classes: ["aer_dev_correctable", "aer_dev_nonfatal", "aer_dev_fatal"].map(class),
+            root_totals: [
+                "aer_rootport_total_err_cor",
+                "aer_rootport_total_err_nonfatal",
+                "aer_rootport_total_err_fatal",
+            ]
+            .map(total),
+        }
+    }
+
+    fn all(&mut self) -> impl Iterator<Item = &mut Attribute> {
+        self.classes.iter_mut().map(|(file, _)| file).chain(&mut self.root_totals)
+    }
+
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Aer {
+        Aer {
+            classes: self.classes.each_mut().map(|(file, last)| {
+                let class = file.read(cx, |bytes| parse_aer(bytes, last)).value()?;
+                last.clone_from(&class);
+                Some(class)
+            }),
+            root_totals: self.root_totals.each_mut().map(|file| file.read(cx, text::counter).value()),
+        }
+    }
+}
+
+/// Lines `Name N`, then `TOTAL_ERR_… N`, which need not be the sum. The set of names varies with the kernel, and an
+/// unnamed bit has brackets in its name, so the number is what follows the last space. Names are shared with the
+/// last reading, where they were the same.
+fn parse_aer(bytes: &[u8], last: &AerClass) -> Reading<AerClass> {
+    if bytes.is_empty() { Reading::Absent } else { text::parsed(bytes, |text| lines(text, last)) }
+}
+
+fn lines(text: &str, last: &AerClass) -> Option<AerClass> {
+    let mut errors: Vec<(Arc<str>, u64)> = Vec::with_capacity(last.errors.len());
+    let mut total = None;
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        let (name, count) = line.rsplit_once(' ')?;
+        let (name, count) = (name.trim_end(), text::parse_decimal(count.as_bytes())?);
+        if name.starts_with("TOTAL_ERR") {
+            total = Some(count);
+            continue;
+        }
+        let known = last.errors.get(errors.len()).filter(|(known, _)| **known == *name);
+        errors.push((known.map_or_else(|| Arc::from(name), |(known, _)| Arc::clone(known)), count));
+    }
+    let sum = || errors.iter().fold(0u64, |sum, (_, count)| sum.saturating_add(*count));
+    Some(AerClass { total: total.unwrap_or_else(sum), errors })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::model::reading::ReadError;
+
+    const MALFORMED: Option<ReadError> = Some(ReadError::Malformed);
+
+    #[test]
+    fn speeds_of_old_and_new_kernels() {
+        let table = [
+            ("2.5 GT/s", 2_500),
+            ("2.5 GT/s PCIe", 2_500),
+            ("5 GT/s", 5_000),
+            ("5.0 GT/s PCIe", 5_000),
+            ("8 GT/s", 8_000),
+            ("8.0 GT/s PCIe", 8_000),
+            ("16 GT/s", 16_000),
+            ("16.0 GT/s PCIe", 16_000),
+            ("32.0 GT/s PCIe", 32_000),
+            ("64.0 GT/s PCIe", 64_000),
+            ("128.0 GT/s PCIe", 128_000),
+        ];
+        for (text, mega) in table {
+            assert_eq!(parse_speed(text.as_bytes()), Reading::Value(TransfersPerSecond::from_mega(mega)), "{text}");
+        }
+        assert_eq!(parse_speed(b"0.000000001 GT/s"), Reading::Value(TransfersPerSecond(1)));
+    }
+
+    #[test]
+    fn speeds_that_are_none() {
+        for text in ["Unknown", "Unknown speed", "0 GT/s", "0.0 GT/s PCIe"] {
+            assert_eq!(parse_speed(text.as_bytes()), Reading::Absent, "{text}");
+        }
+        let wrong = ["", "8", "8 GT/s PCI", "8GT/s", "GT/s", " GT/s", ".5 GT/s", "8. GT/s", "-8 GT/s", "8.0.0 GT/s"];
+        for text in wrong.into_iter().chain(["66 MHz PCI-X", "99999999999999 GT/s", "1.0000000001 GT/s"]) {
+            assert_eq!(parse_speed(text.as_bytes()).reason(), MALFORMED, "{text}");
+        }
+    }
+
+    #[test]
+    fn widths() {
+        for lanes in [1, 2, 4, 8, 12, 16, 32] {
+            assert_eq!(parse_width(lanes.to_string().as_bytes()), Reading::Value(LinkWidth::Lanes(Lanes(lanes))));
+        }
+        assert_eq!(parse_width(b"0"), Reading::Absent);
+        assert_eq!(parse_width(b"255"), Reading::Absent);
+        assert_eq!(parse_width(b"63"), Reading::Value(LinkWidth::AllOnes));
+        for text in ["", "x8", "33", "64", "-1", "256", "8 "] {
+            assert_eq!(parse_width(text.as_bytes()).reason(), MALFORMED, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32), text in any::<String>()) {
+            let _ = (parse_speed(&bytes), parse_width(&bytes), parse_speed(text.as_bytes()));
+        }
+
+        #[test]
+        fn a_speed_is_its_number(giga in 1u64..1000, tenths in 0u64..10, new in any::<bool>()) {
+            let text = format!("{giga}.{tenths} GT/s{}", if new { " PCIe" } else { "" });
+            let expected = TransfersPerSecond::from_mega(giga * 1000 + tenths * 100);
+            prop_assert_eq!(parse_speed(text.as_bytes()), Reading::Value(expected));
+        }
+    }
+
+    fn read(text: &str) -> Reading<(Vec<(String, u64)>, u64)> {
+        parse_aer(text.as_bytes(), &AerClass::default()).map(|class| {
+            (class.errors.into_iter().map(|(name, count)| (name.to_string(), count)).collect(), class.total)
+        })
+    }
+
+    #[test]
+    fn the_total_is_no_error_and_need_not_be_the_sum() {
+        let errors = vec![("RxErr".to_owned(), 2), ("BadTLP".to_owned(), 1)];
+        assert_eq!(read("RxErr 2\nBadTLP 1\nTOTAL_ERR_COR 7\n"), Reading::Value((errors.clone(), 7)));
+        assert_eq!(read("RxErr 2\nBadTLP 1\nTOTAL_ERR_COR  7"), Reading::Value((errors.clone(), 7)));
+        assert_eq!(read("RxErr 2\nBadTLP 1"), Reading::Value((errors, 3)));
+    }
+
+    #[test]
+    fn bits_without_a_name_are_named_by_their_number() {
+        let errors = vec![("dev_cor_errs_bit[3]".to_owned(), 7), ("Some New Error".to_owned(), 1)];
+        assert_eq!(read("dev_cor_errs_bit[3] 7\nSome New Error 1\nTOTAL_ERR_COR 8"), Reading::Value((errors, 8)));
+    }
+
+    #[test]
+    fn what_is_no_such_file() {
+        for text in ["RxErr", "RxErr two", "RxErr 2\n7", "RxErr -1", "RxErr 18446744073709551616"] {
+            assert_eq!(read(text).reason(), Some(ReadError::Malformed), "{text}");
+        }
+        assert_eq!(read(""), Reading::Absent);
+        assert_eq!(parse_aer(b"\xff 1", &AerClass::default()).reason(), Some(ReadError::Malformed));
+    }
+
+    #[test]
+    fn names_are_shared_between_readings() {
+        let Reading::Value(first) = parse_aer(b"RxErr 1\nBadTLP 2", &AerClass::default()) else { panic!() };
+        let Reading::Value(second) = parse_aer(b"RxErr 3\nBadDLLP 4", &first) else { panic!() };
+        assert!(Arc::ptr_eq(&first.errors[0].0, &second.errors[0].0));
+        assert_eq!(&*second.errors[1].0, "BadDLLP");
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+            let _ = parse_aer(&bytes, &AerClass::default());
+        }
+
+        #[test]
+        fn counts_survive(errors in proptest::collection::vec(("[A-Za-z]{1,12}(\\[[0-9]{1,2}\\])?", any::<u64>()), 1..30), total in any::<u64>()) {
+            let lines: Vec<String> = errors.iter().map(|(name, count)| format!("{name} {count}")).collect();
+            prop_assert_eq!(read(&format!("{}\nTOTAL_ERR_FATAL {total}\n", lines.join("\n"))), Reading::Value((errors, total)));
+        }
+    }
 }

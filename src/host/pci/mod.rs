@@ -1,9 +1,7 @@
 //! PCI functions of the RDMA devices, their PFs and every bridge above them, with their links and error counters
 //! (`/sys/devices/pci*`).
 
-mod aer;
 mod files;
-mod link;
 mod reader;
 
 use std::collections::BTreeMap;

@@ -1,10 +1,5 @@
 //! How the host is set up: IOMMU, kernel arguments, virtualization, namespaces, CPUs, huge pages, drivers.
 
-mod isolation;
-mod machine;
-#[cfg(test)]
-mod tests;
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,6 +16,8 @@ use crate::model::posture::{PciIsolation, Posture};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
+
+mod isolation;
 
 /// The collector of the host's setup.
 pub const SPEC: Spec = Spec {
@@ -100,7 +97,7 @@ impl DeviceReader for PostureReader {
         let functions = devices.iter().map(|device| (device.address, device.function.clone())).collect();
         let groups = groups(cx, &functions);
         let posture = Posture {
-            virtualization: machine::virtualization(cx),
+            virtualization: virtualization(cx),
             iommu: iommu(cx, &groups, !devices.is_empty()),
             iommu_groups: groups,
             ari: ari(cx, &functions),
@@ -235,4 +232,132 @@ fn driver_versions(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, Arc<str>> {
 fn beginning(cx: &mut ReadContext<'_>, path: &Path) -> Option<String> {
     let length = cx.host.io.open(path).and_then(|mut file| file.read(&mut cx.buffer[..])).ok()?;
     Some(String::from_utf8_lossy(cx.buffer.get(..length)?).into_owned())
+}
+
+/// Makers' and products' names in the firmware's tables, and the hypervisor that they stand for.
+const NAMES: [(&str, &str); 11] = [
+    ("QEMU", "kvm"),
+    ("KVM", "kvm"),
+    ("OpenStack", "kvm"),
+    ("Google Compute Engine", "kvm"),
+    ("Amazon EC2", "amazon"),
+    ("VMware", "vmware"),
+    ("VMW", "vmware"),
+    ("Microsoft Corporation Virtual Machine", "microsoft"),
+    ("Xen", "xen"),
+    ("innotek GmbH", "oracle"),
+    ("Parallels", "parallels"),
+];
+
+/// The hypervisor, `none` for hardware, nothing where the host does not say.
+fn virtualization(cx: &mut ReadContext<'_>) -> Option<&'static str> {
+    let dmi = cx.host.sysfs.join("class/dmi/id");
+    let mut name = |file: &str| line(cx, dmi.join(file), text::label);
+    let (vendor, product) = (name("sys_vendor"), name("product_name"));
+    let names = format!("{} {}", vendor.as_deref().unwrap_or_default(), product.as_deref().unwrap_or_default());
+    let known = NAMES.iter().find(|(part, _)| names.contains(part)).map(|(_, kind)| *kind);
+    // Metal instances have the cloud's names and no hypervisor.
+    let under = under_hypervisor(cx);
+    match (known, under) {
+        (_, Some(false)) => Some("none"),
+        (Some(kind), _) => Some(kind),
+        (None, Some(true)) => Some("vm-other"),
+        (None, None) => None,
+    }
+}
+
+/// Whether the CPU says that it is virtual (x86: a flag in `/proc/cpuinfo`); none where it does not say either way.
+fn under_hypervisor(cx: &mut ReadContext<'_>) -> Option<bool> {
+    let path = cx.host.procfs.join("cpuinfo");
+    let text = beginning(cx, &path)?;
+    let flags = text.lines().find(|line| line.starts_with("flags"))?;
+    Some(flags.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::host::collector::Filter;
+    use crate::host::harness::{CollectorHarness, facts};
+
+    fn read(harness: &mut CollectorHarness) -> Option<Posture> {
+        harness.discover().unwrap();
+        facts(&harness.read()).into_iter().next()
+    }
+
+    #[test]
+    fn a_host_that_says_nothing_has_no_posture() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        assert_eq!((read(&mut harness), harness.faults.len()), (None, 0));
+    }
+
+    #[test]
+    fn what_a_host_says() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        let function = "/sys/devices/pci0000:80/0000:81:00.0";
+        harness.memory.symlink(format!("{function}/infiniband/mlx5_0/device"), "../../../0000:81:00.0");
+        harness
+            .memory
+            .symlink("/sys/class/infiniband/mlx5_0", "../../devices/pci0000:80/0000:81:00.0/infiniband/mlx5_0");
+        harness.memory.set("/sys/kernel/iommu_groups/17/type", "DMA-FQ\n");
+        harness.memory.symlink(format!("{function}/iommu_group"), "../../../kernel/iommu_groups/17");
+        harness
+            .memory
+            .set("/proc/cmdline", "BOOT_IMAGE=/vmlinuz root=/dev/sda1 intel_iommu=on iommu=pt quiet isolcpus=2-5\n");
+        harness.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu vme sse2\n");
+        harness.memory.set("/sys/class/dmi/id/sys_vendor", "Dell Inc.\n");
+        harness.memory.set("/sys/devices/system/cpu/cpufreq/policy0/scaling_governor", "powersave\n");
+        harness.memory.set("/sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "powersave\n");
+        harness.memory.set("/proc/sys/kernel/numa_balancing", "1\n");
+        harness.memory.set("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "1024\n");
+        harness.memory.set("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages", "1000\n");
+        harness.memory.set("/sys/module/mlx5_core/version", "24.10-1.1.4\n");
+        let posture = read(&mut harness).unwrap();
+        assert_eq!(harness.faults, []);
+        assert_eq!((posture.virtualization, posture.iommu.as_deref()), (Some("none"), Some("DMA-FQ")));
+        assert_eq!(
+            posture.arguments.iter().map(|a| &**a).collect::<Vec<_>>(),
+            ["intel_iommu=on", "iommu=pt", "isolcpus=2-5"]
+        );
+        assert_eq!(posture.governors, BTreeMap::from([(Arc::from("powersave"), 2)]));
+        assert_eq!((posture.numa_balancing, posture.rdma_netns_mode), (Some(true), None));
+        assert_eq!(posture.hugepages, BTreeMap::from([(2048, (1024, 1000))]));
+        assert_eq!(posture.driver_versions.len(), 1);
+        harness.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor sse2\n");
+        harness.memory.set("/sys/class/dmi/id/sys_vendor", "QEMU\n");
+        assert_eq!(read(&mut harness).unwrap().virtualization, Some("kvm"));
+        harness.memory.remove(format!("{function}/iommu_group"));
+        harness.memory.remove("/sys/kernel/iommu_groups/17");
+        harness.memory.directory("/sys/kernel/iommu_groups");
+        assert_eq!(read(&mut harness).unwrap().iommu.as_deref(), Some("off"));
+    }
+
+    /// The files whose form is this collector's own.
+    const FILES: [&str; 8] = [
+        "/proc/cmdline",
+        "/proc/cpuinfo",
+        "/proc/sys/kernel/numa_balancing",
+        "/sys/class/dmi/id/sys_vendor",
+        "/sys/devices/system/cpu/cpufreq/policy0/scaling_governor",
+        "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
+        "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages",
+        "/sys/module/mlx5_core/version",
+    ];
+
+    proptest! {
+        #[test]
+        fn no_content_breaks_it(
+            contents in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..40), FILES.len()),
+            size in "[0-9a-zA-Z]{0,24}",
+        ) {
+            let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+            for (file, content) in FILES.iter().zip(contents) {
+                harness.memory.set(file, content);
+            }
+            harness.memory.set(format!("/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages"), "1\n");
+            let _ = read(&mut harness);
+        }
+    }
 }

@@ -1,13 +1,9 @@
 //! RDMA devices and their ports: `/sys/class/infiniband`, and rdma netlink where the running kernel offers it.
 
 mod counters;
-mod identity;
-mod netlink_collector;
-mod parse;
+mod netlink;
 mod port;
-pub mod queues;
 mod reader;
-pub mod resources;
 #[cfg(test)]
 mod tests;
 
@@ -19,6 +15,7 @@ use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext,
 use super::netlink::socket::{self, NetlinkConnector};
 use crate::model::ids::{DeviceName, natural};
 use crate::model::reading::ReadError;
+pub use netlink::{QUEUE_PAIRS, RESOURCES};
 use reader::RdmaDeviceReader;
 
 /// RDMA devices and ports.

@@ -1,19 +1,20 @@
-//! One RDMA device, read pass by pass.
+//! One RDMA device, read pass by pass: its identity, its ports, its own counters.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::counters::{CounterDirs, CounterSource, stamp};
-use super::identity;
 use super::port::{PortFiles, PortScope};
 use crate::host::collector::{Depth, DeviceReader, ReadContext};
+use crate::host::file::PolledFile;
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::netlink::client::RdmaNetlinkClient;
 use crate::host::netlink::socket::NetlinkConnector;
-use crate::host::text::parse_decimal;
-use crate::model::ids::DeviceName;
+use crate::host::text::{self, parse_decimal};
+use crate::model::ids::{DeviceName, Guid, PciAddress};
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
+use crate::model::reading::Reading;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
 
@@ -130,7 +131,7 @@ impl RdmaDeviceReader {
     }
 
     fn read_identity(&mut self, cx: &mut ReadContext<'_>) {
-        let identity = identity::read(cx, &self.dir);
+        let identity = read_identity(cx, &self.dir);
         if *self.identity != identity {
             self.identity = Arc::new(identity);
         }
@@ -169,5 +170,51 @@ impl DeviceReader for RdmaDeviceReader {
     fn quarantined(&self) -> usize {
         let netlink = self.client.as_ref().map_or(0, RdmaNetlinkClient::not_offered);
         self.ports.iter().map(PortFiles::quarantined).sum::<usize>() + self.counters.quarantined() + netlink
+    }
+}
+
+/// Reads a file once, through a descriptor that is not kept.
+pub(super) fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
+    PolledFile::new(path.to_owned()).read(cx, parse).value()
+}
+
+/// Reads a device's identity files. All of them are answered from the kernel's memory.
+fn read_identity(cx: &mut ReadContext<'_>, device: &Path) -> DeviceIdentity {
+    DeviceIdentity {
+        pci_address: pci_address(cx, device),
+        firmware_version: once(cx, &device.join("fw_ver"), text::label),
+        board_id: once(cx, &device.join("board_id"), text::label),
+        hca_type: once(cx, &device.join("hca_type"), text::label),
+        node_guid: once(cx, &device.join("node_guid"), guid),
+        sys_image_guid: once(cx, &device.join("sys_image_guid"), guid),
+    }
+}
+
+fn guid(bytes: &[u8]) -> Reading<Guid> {
+    text::parsed(bytes, Guid::parse)
+}
+
+/// The PCI function behind a device. A sub-function's device is an auxiliary device below it. A software device has
+/// none, although old kernels put it below the function of the interface it runs on; rxe shows by its `parent` file.
+fn pci_address(cx: &mut ReadContext<'_>, device: &Path) -> Option<PciAddress> {
+    if cx.host.io.open(&device.join("parent")).is_ok() {
+        return None;
+    }
+    let own = cx.host.resolve(device).ok()?;
+    let behind = cx.host.resolve(&own.join("device")).unwrap_or(own);
+    behind.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..24), like in "[0-9a-f:]{0,20}") {
+            let _ = (guid(&bytes), guid(like.as_bytes()));
+        }
     }
 }

@@ -1,18 +1,14 @@
 //! PFs of network cards and their VFs (`/sys/bus/pci/devices`, route netlink), whether or not they do RDMA.
 
-mod background_number;
 #[cfg(test)]
 #[path = "../../../tests/common/iplink.rs"]
 #[allow(unreachable_pub, missing_docs, reason = "shared with test programs")]
 mod iplink;
 mod netdev;
 mod reader;
-pub mod rtnl;
-#[cfg(test)]
-mod tests;
 mod vendor_files;
 mod vf;
-mod vf_list_client;
+pub mod vf_list;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -112,4 +108,320 @@ fn look(cx: &mut ReadContext<'_>, entry: &Path, address: PciAddress) -> io::Resu
     let class = PolledFile::new(directory.join("class")).read(cx, code).value();
     let network = class.is_none_or(|class| class >> 16 == 0x02);
     Ok(network.then_some(PfLocation { address, directory, class }))
+}
+
+#[cfg(test)]
+mod tests {
+    //! PFs of many shapes, and replies of every length.
+
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use proptest::prelude::*;
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::host::harness::{CollectorHarness, facts};
+    use crate::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
+    use crate::host::sriov::iplink::{self, Interface};
+    use crate::model::ids::Guid;
+    use crate::model::sriov::{Fabric, Mac, Pf, VfDetail, VfLink, VfTraffic, Vlan};
+
+    const BUS: &str = "/sys/bus/pci/devices";
+    const CARD: &str = "/sys/devices/pci0000:97/0000:97:02.0/0000:98:00.0";
+
+    /// A card with a PF of so many VFs.
+    fn card(harness: &CollectorHarness, class: &str, vfs: u32) {
+        let set = |path: String, text: &str| harness.memory.set(path, format!("{text}\n"));
+        harness.memory.symlink(format!("{BUS}/0000:98:00.0"), "../../../devices/pci0000:97/0000:97:02.0/0000:98:00.0");
+        set(format!("{CARD}/class"), class);
+        set(format!("{CARD}/sriov_totalvfs"), "127");
+        set(format!("{CARD}/sriov_numvfs"), &vfs.to_string());
+        set(format!("{CARD}/net/ens1/operstate"), "up");
+        set(format!("{CARD}/net/ens1/type"), if class == "0x020700" { "32" } else { "1" });
+        harness.memory.symlink(format!("{CARD}/driver"), "../../../../bus/pci/drivers/mlx5_core");
+        (0..vfs).for_each(|number| vf(harness, number, "mlx5_core"));
+    }
+
+    fn address(number: u32) -> String {
+        let function = number + 1;
+        format!("0000:98:{:02x}.{:x}", function / 8, function % 8)
+    }
+
+    fn directory(number: u32) -> String {
+        format!("/sys/devices/pci0000:97/0000:97:02.0/{}", address(number))
+    }
+
+    fn vf(harness: &CollectorHarness, number: u32, driver: &str) {
+        let (name, directory) = (address(number), directory(number));
+        harness.memory.symlink(format!("{BUS}/{name}"), format!("../../../devices/pci0000:97/0000:97:02.0/{name}"));
+        harness.memory.symlink(format!("{CARD}/virtfn{number}"), format!("../{name}"));
+        harness.memory.set(format!("{directory}/class"), "0x020000\n");
+        harness.memory.symlink(format!("{directory}/physfn"), "../0000:98:00.0");
+        harness.memory.symlink(format!("{directory}/driver"), format!("../../../../bus/pci/drivers/{driver}"));
+        harness.memory.set(format!("{directory}/driver_override"), "(null)\n");
+        let group = 40 + number;
+        harness.memory.symlink(format!("{directory}/iommu_group"), format!("../../../../kernel/iommu_groups/{group}"));
+        harness.memory.symlink(format!("/sys/kernel/iommu_groups/{group}/devices/{name}"), "../../../../devices");
+    }
+
+    fn read(harness: &mut CollectorHarness) -> Pf {
+        harness.discover().unwrap();
+        assert_eq!(harness.faults, []);
+        facts::<Pf>(&harness.read()).pop().expect("a PF")
+    }
+
+    /// Answers as the kernel would for these interfaces, or with an error where there are statistics.
+    struct Fake {
+        interfaces: Arc<Mutex<Vec<Interface>>>,
+        too_long: Option<Errno>,
+        asked: Arc<Mutex<Vec<bool>>>,
+    }
+
+    impl NetlinkConnection for Fake {
+        fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>> {
+            let (name, statistics) = iplink::asked(request);
+            self.asked.lock().unwrap().push(statistics);
+            if let Some(errno) = self.too_long.filter(|_| statistics) {
+                return Err(errno.into());
+            }
+            let interfaces = self.interfaces.lock().unwrap();
+            let found = interfaces.iter().find(|interface| interface.name == name);
+            found.map(|found| vec![found.reply(statistics)]).ok_or_else(|| Errno::NODEV.into())
+        }
+    }
+
+    type Asked = Arc<Mutex<Vec<bool>>>;
+
+    fn connect(interfaces: Vec<Interface>, too_long: Option<Errno>) -> (NetlinkConnector, Asked) {
+        let (interfaces, asked) = (Arc::new(Mutex::new(interfaces)), Asked::default());
+        let log = Arc::clone(&asked);
+        let connect: NetlinkConnector = Arc::new(move || {
+            let (interfaces, asked) = (Arc::clone(&interfaces), Arc::clone(&log));
+            Ok(Box::new(Fake { interfaces, too_long, asked }))
+        });
+        (connect, asked)
+    }
+
+    fn ethernet(vfs: u32, announced: u32) -> Interface {
+        let one = |number: u32| iplink::Vf {
+            number,
+            address: vec![2, 0, 0, 0, 1, u8::try_from(number).unwrap()],
+            broadcast: Some(vec![0xff; 6]),
+            vlan: (number % 3, 0, if number.is_multiple_of(3) { 0 } else { 0x8100 }),
+            spoof_check: Some(1),
+            link: Some(0),
+            query_rss: Some(0),
+            trust: Some(u32::MAX),
+            statistics: Some([u64::from(number) + 1, 2, 3, 4, 5, 6, 7, 8]),
+            ..iplink::Vf::default()
+        };
+        Interface { index: 7, name: "ens1".to_owned(), hardware: 1, announced, vfs: (0..vfs).map(one).collect() }
+    }
+
+    #[test]
+    fn counts_come_from_links_and_files() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        card(&harness, "0x020000", 3);
+        let pf = read(&mut harness);
+        assert_eq!((pf.limit, pf.configured, pf.present(), pf.reported), (Some(127), Some(3), 3, None));
+        assert_eq!((pf.fabric, pf.detail, pf.up), (Some(Fabric::Ethernet), VfDetail::NotAsked, Reading::Value(true)));
+        assert_eq!(pf.vfs[2].address, Some(address(2).parse().unwrap()));
+        assert_eq!((pf.vfs[2].iommu_group, pf.vfs[2].config), (Some(42), None));
+        assert_eq!(harness.faults, []);
+    }
+
+    #[test]
+    fn other_functions_and_excluded_ones_are_none() {
+        let exclude = Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) };
+        let mut harness = CollectorHarness::new(&SPEC, exclude);
+        assert_eq!(harness.discover().unwrap(), [""; 0]);
+        card(&harness, "0x010802", 1);
+        assert_eq!(harness.discover().unwrap(), [""; 0]);
+        harness.memory.set(format!("{CARD}/class"), "0x020700\n");
+        let mut harness =
+            CollectorHarness::new(&SPEC, Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) });
+        card(&harness, "0x020700", 1);
+        harness.memory.directory(format!("{CARD}/infiniband/mlx5_0"));
+        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../../../0000:98:00.0");
+        let class = "../../devices/pci0000:97/0000:97:02.0/0000:98:00.0/infiniband/mlx5_0";
+        harness.memory.symlink("/sys/class/infiniband/mlx5_0", class);
+        assert_eq!(harness.discover().unwrap(), [""; 0]);
+        assert!(!harness.touched(CARD));
+    }
+
+    #[test]
+    fn a_count_that_the_kernel_holds_back_holds_up_nothing() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        card(&harness, "0x020000", 2);
+        harness.memory.block(format!("{CARD}/sriov_numvfs"));
+        let pf = read(&mut harness);
+        assert_eq!((pf.configured, pf.present()), (None, 2));
+        assert_eq!(read(&mut harness).configured, None);
+        harness.memory.release();
+        let answered = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            read(&mut harness).configured == Some(2)
+        });
+        assert!(answered);
+    }
+
+    #[test]
+    fn vfs_are_followed_as_they_come_and_go() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        card(&harness, "0x020000", 2);
+        harness.memory.set(format!("{}/net/ens1v1/type", directory(1)), "1\n");
+        let pf = read(&mut harness);
+        assert_eq!((pf.vfs[1].netdevs.len(), pf.vfs[0].netdevs.len()), (1, 0));
+        let before = pf.vfs[1].instance;
+        harness.memory.remove(format!("{}/net/ens1v1", directory(1)));
+        harness.memory.symlink(format!("{}/driver", directory(1)), "../../../../bus/pci/drivers/vfio-pci");
+        harness.memory.directory(format!("{}/vfio-dev/vfio3", directory(1)));
+        harness.memory.set(format!("{}/driver_override", directory(1)), "vfio-pci\n");
+        let pf = read(&mut harness);
+        let vf = &pf.vfs[1];
+        assert_eq!((vf.driver.as_deref(), vf.node.as_deref()), (Some("vfio-pci"), Some("vfio/devices/vfio3")));
+        assert_eq!((vf.driver_override.as_deref(), vf.instance), (Some("vfio-pci"), before));
+        harness.memory.remove(directory(1));
+        super::tests::vf(&harness, 1, "mlx5_core");
+        assert_ne!(read(&mut harness).vfs[1].instance, before);
+        harness.memory.remove(format!("{CARD}/virtfn1"));
+        assert_eq!(read(&mut harness).vfs.len(), 1);
+        harness.memory.remove(CARD);
+        harness.memory.remove(format!("{BUS}/0000:98:00.0"));
+        harness.discover().unwrap();
+        assert_eq!(facts::<Pf>(&harness.read()), []);
+    }
+
+    #[test]
+    fn groups_shared_with_bridges_are_not_shared() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        card(&harness, "0x020000", 2);
+        harness.memory.symlink(format!("{BUS}/0000:97:02.0"), "../../../devices/pci0000:97/0000:97:02.0");
+        harness.memory.set("/sys/devices/pci0000:97/0000:97:02.0/class", "0x060400\n");
+        harness.memory.symlink("/sys/kernel/iommu_groups/40/devices/0000:97:02.0", "../../../../devices");
+        assert_eq!(*read(&mut harness).vfs[0].group_shared_with, []);
+        harness.memory.symlink(format!("{}/iommu_group", directory(1)), "../../../../kernel/iommu_groups/40");
+        harness.memory.symlink(format!("/sys/kernel/iommu_groups/40/devices/{}", address(1)), "../../../../devices");
+        for _ in 0..4 {
+            read(&mut harness);
+        }
+        assert_eq!(*read(&mut harness).vfs[0].group_shared_with, [address(1).parse().unwrap()]);
+    }
+
+    #[test]
+    fn representors_are_the_vfs_and_not_the_pfs() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        card(&harness, "0x020000", 2);
+        harness.memory.set(format!("{CARD}/net/ens1/phys_port_name"), "p0\n");
+        harness.memory.set(format!("{CARD}/net/ens1_0/phys_port_name"), "pf0vf1\n");
+        let pf = read(&mut harness);
+        assert_eq!(pf.netdevs, [Arc::from("ens1")]);
+        assert!(pf.switchdev);
+        assert_eq!((pf.vfs[1].representor.as_deref(), pf.vfs[0].representor.as_deref()), (Some("ens1_0"), None));
+    }
+
+    #[test]
+    fn vendors_files_fill_in_what_netlink_does_not_say() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        card(&harness, "0x020700", 1);
+        harness.memory.set(format!("{CARD}/sriov/0/node"), "02:00:00:00:00:aa:00:01\n");
+        harness.memory.set(format!("{CARD}/sriov/0/port"), "02:00:00:00:00:aa:00:02\n");
+        harness.memory.set(format!("{CARD}/sriov/0/policy"), "Follow");
+        let config = read(&mut harness).vfs[0].config.unwrap();
+        assert_eq!(
+            (config.node_guid, config.port_guid),
+            (Some(Guid(0x0200_0000_00aa_0001)), Some(Guid(0x0200_0000_00aa_0002)))
+        );
+        assert_eq!((config.link, config.mac), (Some(VfLink::Auto), None));
+        harness.memory.fail(format!("{CARD}/sriov/0/policy"), Errno::INVAL);
+        read(&mut harness);
+        assert_eq!(harness.quarantined(), 1);
+    }
+
+    /// 256 VFs with statistics: the list attribute's length wraps, and nothing is lost.
+    #[test]
+    fn a_list_of_any_length_is_read_whole() {
+        for vfs in [1, 64, 127, 221, 222, 256] {
+            let list = vf_list::list(&ethernet(vfs, vfs).reply(true));
+            assert_eq!((list.announced, list.entries.len(), list.cut), (Some(vfs), vfs as usize, false));
+            for (number, entry) in (0..).zip(&list.entries) {
+                assert_eq!(entry.number, number);
+                assert_eq!(entry.config.mac, Some(Mac([2, 0, 0, 0, 1, u8::try_from(number).unwrap()])));
+                let vlan = Vlan { id: u16::try_from(number % 3).unwrap(), qos: 0, protocol: Some(0x8100) };
+                assert_eq!(entry.config.vlan, Some(if number % 3 > 0 { vlan } else { Vlan::NONE }));
+                assert_eq!((entry.config.trust, entry.config.spoof_check), (None, Some(true)));
+                let traffic = VfTraffic {
+                    received_packets: Some(u64::from(number) + 1),
+                    transmitted_packets: Some(2),
+                    received_bytes: Some(3),
+                    transmitted_bytes: Some(4),
+                    received_dropped: Some(7),
+                    transmitted_dropped: Some(8),
+                };
+                assert_eq!(entry.traffic, Some(traffic));
+            }
+        }
+        assert_eq!(ethernet(256, 256).reply(true).len(), 256 * 296 + 16 + 12 + 8 + 12 + 8 + 4 + 4 + 12);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_asked_for_with_less() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        let (connect, asked) = connect(vec![ethernet(3, 3)], Some(Errno::MSGSIZE));
+        harness.set_route(connect);
+        card(&harness, "0x020000", 4);
+        let pf = read(&mut harness);
+        assert_eq!((pf.detail, pf.reported, pf.announced), (VfDetail::WithoutStatistics, Some(3), Some(3)));
+        assert_eq!((pf.vfs[2].traffic, pf.vfs[3].config), (None, None));
+        assert!(pf.vfs[2].config.is_some());
+        read(&mut harness);
+        // Statistics are not asked for again at once.
+        assert_eq!(*asked.lock().unwrap(), [true, false, false]);
+        assert_eq!(harness.faults, []);
+    }
+
+    #[test]
+    fn detail_that_is_not_to_be_had_is_no_lack_of_vfs() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        let connect: NetlinkConnector = Arc::new(|| Err(Errno::PERM.into()));
+        harness.set_route(connect);
+        card(&harness, "0x020000", 4);
+        let pf = read(&mut harness);
+        assert_eq!((pf.detail, pf.reported, pf.present()), (VfDetail::Unavailable(ReadError::Permission), None, 4));
+        assert_eq!(harness.faults, [("RTM_GETLINK ens1".to_owned(), ReadError::Permission)]);
+        read(&mut harness);
+        assert_eq!(harness.faults, []);
+    }
+
+    #[test]
+    fn infiniband_has_guids_and_no_mac() {
+        let text = "7: ens1: <BROADCAST, MULTICAST, UP> mtu 4092\n    link/infiniband 00:00:00:08:fe:80 brd 00:ff\n    vf 0     \
+                    link/infiniband 00:00:00:08:fe:80:00:00:00:00:00:00:02:00:00:c0:fe:12:34:55 brd 00:ff, spoof checking \
+                    off, NODE_GUID 02:00:af:21:00:05:11:00, PORT_GUID 02:11:af:21:00:05:11:01, link-state disable, trust \
+                    off, query_rss off\n";
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        harness.set_route(connect(iplink::parse(text), None).0);
+        card(&harness, "0x020700", 1);
+        let pf = read(&mut harness);
+        let config = pf.vfs[0].config.unwrap();
+        assert_eq!((pf.fabric, config.mac, config.vlan), (Some(Fabric::InfiniBand), None, None));
+        assert_eq!(config.node_guid, Guid::parse("0200:af21:0005:1100"));
+        assert_eq!(config.port_guid, Guid::parse("0211:af21:0005:1101"));
+        assert_eq!((config.link, config.trust), (Some(VfLink::Disable), Some(false)));
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_a_reply_holds(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let _ = vf_list::list(&bytes);
+        }
+
+        #[test]
+        fn a_reply_that_is_cut_short(vfs in 1u32..20, cut in 0usize..6000) {
+            let reply = ethernet(vfs, vfs).reply(true);
+            let list = vf_list::list(&reply[..cut.min(reply.len())]);
+            prop_assert!(list.entries.len() <= vfs as usize);
+        }
+    }
 }

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use crate::host::attribute::{Attribute, AttributeFile};
 use crate::host::collector::ReadContext;
+use crate::host::file::{Attribute, AttributeFile};
 use crate::host::text;
 use crate::model::ids::Guid;
 use crate::model::reading::{ReadError, Reading};

@@ -1,0 +1,344 @@
+//! Network interfaces of the functions that RDMA devices hang on (`<function>/net/*`).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
+use super::file::{Attribute, AttributeFile, CachedAttribute};
+use super::function::{DeviceFunction, DeviceInventory};
+use super::io::{DirStamp, reason_of};
+use super::text;
+use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::net::Netdev;
+use crate::model::reading::{ReadError, Reading};
+use crate::model::snapshot::Fact;
+use crate::model::units::BytesPerSecond;
+
+/// The collector of network interfaces.
+pub const SPEC: Spec = Spec {
+    name: "net",
+    about: "Carrier, speed and state of the network interfaces that share a port with an RDMA device",
+    interval: Duration::from_secs(5),
+    deadline: Duration::from_secs(2),
+    fresh: true,
+    make,
+};
+
+fn make(setup: &Setup) -> Box<dyn Collector> {
+    Box::new(NetdevCollector { filter: setup.filter.clone(), locations: BTreeMap::new() })
+}
+
+struct NetdevCollector {
+    filter: Filter,
+    locations: BTreeMap<Arc<str>, NetdevLocation>,
+}
+
+/// Where an interface is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct NetdevLocation {
+    directory: PathBuf,
+    pci_address: PciAddress,
+    device: DeviceName,
+}
+
+impl Collector for NetdevCollector {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let inventory = DeviceInventory::read(cx, &self.filter)?;
+        let before = std::mem::take(&mut self.locations);
+        for device in &inventory.allowed {
+            for (directory, name) in interfaces(cx, device) {
+                let location = NetdevLocation {
+                    directory: directory.join(&name),
+                    pci_address: device.address,
+                    device: device.name.clone(),
+                };
+                let key = before.get_key_value(&*name).map_or_else(|| Arc::from(name), |(key, _)| Arc::clone(key));
+                self.locations.entry(key).or_insert(location);
+            }
+        }
+        // A name that went to another interface is left out once, so that its reader is opened anew.
+        let stayed = |name: &str, location: &NetdevLocation| before.get(name).is_none_or(|old| old == location);
+        let found = self.locations.iter().filter(|(name, location)| stayed(name, location));
+        Ok(found
+            .map(|(name, location)| Discovered { key: Arc::clone(name), device: Some(location.device.clone()) })
+            .collect())
+    }
+
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
+        match self.locations.get(&found.key) {
+            Some(location) => Box::new(NetdevReader::new(Arc::clone(&found.key), location.clone())),
+            None => Box::new(GoneReader),
+        }
+    }
+}
+
+/// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
+/// are another device's.
+pub(super) fn interfaces(cx: &mut ReadContext<'_>, device: &DeviceFunction) -> Vec<(PathBuf, String)> {
+    let list = |cx: &mut ReadContext<'_>, parent: &Path| -> Vec<(PathBuf, String)> {
+        let directory = parent.join("net");
+        let names = cx.list(&directory).unwrap_or_default();
+        names.into_iter().map(|name| (directory.clone(), name)).collect()
+    };
+    let own = list(cx, &device.parent);
+    if own.is_empty() && device.parent != device.function { list(cx, &device.function) } else { own }
+}
+
+/// The reader of one interface.
+struct NetdevReader {
+    name: Arc<str>,
+    location: NetdevLocation,
+    stamp: Option<DirStamp>,
+    port_index: CachedAttribute<u32>,
+    hardware_type: CachedAttribute<u32>,
+    carrier: Attribute,
+    speed: Attribute,
+    operstate: Attribute,
+    carrier_changes: Attribute,
+}
+
+impl NetdevReader {
+    fn new(name: Arc<str>, location: NetdevLocation) -> Self {
+        let directory = &*location.directory;
+        Self {
+            name,
+            stamp: None,
+            port_index: CachedAttribute::new(directory, "dev_port"),
+            hardware_type: CachedAttribute::new(directory, "type"),
+            carrier: Attribute::new(directory, "carrier"),
+            speed: Attribute::new(directory, "speed"),
+            operstate: Attribute::new(directory, "operstate"),
+            carrier_changes: Attribute::new(directory, "carrier_changes"),
+            location,
+        }
+    }
+
+    /// Follows changes of the directory. None when the interface is not there, or its directory can't be read.
+    fn look(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
+        let directory = &*self.location.directory;
+        let looked = cx.host.io.stamp(directory).and_then(|stamp| {
+            let names = if self.stamp == Some(stamp) { None } else { Some(cx.host.io.list(directory)?) };
+            Ok((stamp, names))
+        });
+        match looked {
+            Ok((stamp, names)) => {
+                if let Some(names) = names {
+                    self.files().into_iter().for_each(|file| file.relist(&names));
+                }
+                self.stamp = Some(stamp);
+                Some(())
+            }
+            Err(error) => {
+                if let Some(reason) = reason_of(&error) {
+                    cx.fault(directory, reason);
+                }
+                self.stamp = None;
+                None
+            }
+        }
+    }
+
+    fn files(&mut self) -> [&mut dyn AttributeFile; 6] {
+        [
+            &mut self.port_index,
+            &mut self.hardware_type,
+            &mut self.carrier,
+            &mut self.speed,
+            &mut self.operstate,
+            &mut self.carrier_changes,
+        ]
+    }
+}
+
+impl DeviceReader for NetdevReader {
+    fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+        if self.look(cx).is_none() {
+            return Vec::new();
+        }
+        let netdev = Netdev {
+            name: Arc::clone(&self.name),
+            pci_address: self.location.pci_address,
+            port_index: self.port_index.read(cx, small).value(),
+            hardware_type: self.hardware_type.read(cx, small).value(),
+            carrier: self.carrier.read_unless_down(cx, carrier),
+            speed: self.speed.read_unless_down(cx, speed),
+            operstate: self.operstate.read(cx, text::label).value(),
+            carrier_changes: self.carrier_changes.read(cx, text::counter).value(),
+        };
+        vec![Arc::new(netdev)]
+    }
+
+    fn quarantined(&self) -> usize {
+        let settled = [self.port_index.is_quarantined(), self.hardware_type.is_quarantined()];
+        let read =
+            [&self.carrier, &self.speed, &self.operstate, &self.carrier_changes].map(AttributeFile::is_quarantined);
+        settled.into_iter().chain(read).filter(|quarantined| *quarantined).count()
+    }
+}
+
+fn small(bytes: &[u8]) -> Reading<u32> {
+    let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
+    number.map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
+}
+
+fn carrier(bytes: &[u8]) -> Reading<bool> {
+    match bytes {
+        b"0" => Reading::Value(false),
+        b"1" => Reading::Value(true),
+        _ => Reading::Unreadable(ReadError::Malformed),
+    }
+}
+
+/// Megabits per second. The kernel's word for an unknown speed is -1, on some kernels printed without its sign;
+/// some drivers say 0.
+fn speed(bytes: &[u8]) -> Reading<BytesPerSecond> {
+    if matches!(bytes, b"-1" | b"4294967295" | b"0") {
+        return Reading::Absent;
+    }
+    small(bytes).map(|megabits| BytesPerSecond::from_gbits(f64::from(megabits) / 1e3))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rustix::io::Errno;
+
+    use super::*;
+    use crate::host::harness::{CollectorHarness, facts};
+    use crate::model::net::Netdev;
+    use crate::model::reading::Reading;
+    use crate::model::units::BytesPerSecond;
+
+    const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
+
+    fn rdma(harness: &CollectorHarness, directory: &str, device: &str) {
+        harness.memory.symlink(format!("{directory}/infiniband/{device}/device"), "../..");
+        let below_sys = directory.strip_prefix("/sys").unwrap();
+        harness
+            .memory
+            .symlink(format!("/sys/class/infiniband/{device}"), format!("../..{below_sys}/infiniband/{device}"));
+    }
+
+    fn interface(harness: &CollectorHarness, directory: &str, name: &str) {
+        let file =
+            |file: &str, text: &str| harness.memory.set(format!("{directory}/net/{name}/{file}"), format!("{text}\n"));
+        file("dev_port", "1");
+        file("type", "32");
+        file("carrier", "1");
+        file("speed", "200000");
+        file("operstate", "up");
+        file("carrier_changes", "7");
+    }
+
+    fn read(harness: &mut CollectorHarness) -> Vec<Netdev> {
+        harness.discover().unwrap();
+        facts(&harness.read())
+    }
+
+    #[test]
+    fn the_interfaces_of_a_function() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        rdma(&harness, CARD, "mlx5_0");
+        interface(&harness, CARD, "ib1");
+        interface(&harness, CARD, "ib0");
+        assert_eq!(harness.discover().unwrap(), ["ib0", "ib1"]);
+        let netdevs = read(&mut harness);
+        let expected = Netdev {
+            name: Arc::from("ib0"),
+            pci_address: "0000:3b:00.0".parse().unwrap(),
+            port_index: Some(1),
+            hardware_type: Some(32),
+            carrier: Reading::Value(true),
+            speed: Reading::Value(BytesPerSecond(25e9)),
+            operstate: Some(Arc::from("up")),
+            carrier_changes: Some(7),
+        };
+        assert_eq!((netdevs.len(), &netdevs[0]), (2, &expected));
+        harness.opened.lock().unwrap().clear();
+        harness.memory.set(format!("{CARD}/net/ib0/carrier"), "0\n");
+        assert_eq!(read(&mut harness)[0].carrier, Reading::Value(false));
+        assert!(!harness.touched(&format!("{CARD}/net/ib0")));
+    }
+
+    #[test]
+    fn an_interface_that_is_down_says_nothing_and_fails_nothing() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        rdma(&harness, CARD, "mlx5_0");
+        interface(&harness, CARD, "ib0");
+        for file in ["carrier", "speed"] {
+            harness.memory.fail(format!("{CARD}/net/ib0/{file}"), Errno::INVAL);
+        }
+        harness.memory.set(format!("{CARD}/net/ib0/operstate"), "down\n");
+        let netdev = &read(&mut harness)[0];
+        assert_eq!((netdev.carrier, netdev.speed), (Reading::Absent, Reading::Absent));
+        assert_eq!((&harness.faults[..], harness.quarantined()), (&[][..], 0));
+        harness.memory.set(format!("{CARD}/net/ib0/carrier"), "1\n");
+        harness.memory.set(format!("{CARD}/net/ib0/speed"), "-1\n");
+        let netdev = &read(&mut harness)[0];
+        assert_eq!((netdev.carrier, netdev.speed), (Reading::Value(true), Reading::Absent));
+        assert_eq!(harness.faults, []);
+    }
+
+    #[test]
+    fn a_sub_function_has_its_own_interfaces() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        let sub = format!("{CARD}/mlx5_core.sf.4");
+        rdma(&harness, &sub, "mlx5_4");
+        interface(&harness, CARD, "pf0");
+        assert_eq!(harness.discover().unwrap(), ["pf0"]);
+        interface(&harness, &sub, "sf4");
+        assert_eq!(harness.discover().unwrap(), ["sf4"]);
+    }
+
+    #[test]
+    fn interfaces_come_and_go() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        let other = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.1";
+        assert_eq!(harness.discover(), Ok(vec![]));
+        rdma(&harness, CARD, "mlx5_0");
+        rdma(&harness, other, "mlx5_1");
+        assert_eq!(harness.discover(), Ok(vec![]));
+        interface(&harness, CARD, "ib0");
+        harness.discover().unwrap();
+        harness.memory.remove(format!("{CARD}/net/ib0"));
+        assert_eq!((harness.read().len(), &harness.faults[..]), (0, &[][..]));
+        interface(&harness, CARD, "ib0");
+        assert_eq!(read(&mut harness).len(), 1);
+        // The name goes to the other function's interface.
+        harness.memory.remove(format!("{CARD}/net"));
+        interface(&harness, other, "ib0");
+        assert_eq!(harness.discover(), Ok(vec![]));
+        assert_eq!(read(&mut harness)[0].pci_address, "0000:3b:00.1".parse().unwrap());
+    }
+
+    #[test]
+    fn an_excluded_device_is_left_alone() {
+        let filter = Filter { include: Some(Filter::pattern("mlx5_1").unwrap()), exclude: None };
+        let mut harness = CollectorHarness::new(&SPEC, filter);
+        rdma(&harness, CARD, "mlx5_0");
+        interface(&harness, CARD, "ib0");
+        assert_eq!(harness.discover(), Ok(vec![]));
+        assert!(!harness.touched(CARD));
+    }
+
+    #[test]
+    fn speeds() {
+        assert_eq!(speed(b"200000"), Reading::Value(BytesPerSecond(25e9)));
+        assert_eq!(speed(b"100"), Reading::Value(BytesPerSecond(12.5e6)));
+        for unknown in [&b"-1"[..], b"4294967295", b"0"] {
+            assert_eq!(speed(unknown), Reading::Absent);
+        }
+        for wrong in [&b""[..], b"-2", b"fast", b"4294967296"] {
+            assert_eq!(speed(wrong).reason(), Some(ReadError::Malformed));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let _ = (small(&bytes), carrier(&bytes), speed(&bytes));
+        }
+    }
+}
