@@ -10,6 +10,7 @@ use super::probe::{BenchmarkParameters, BenchmarkRunner, own};
 use super::rdma::Peer;
 use super::target::BenchmarkTarget;
 use super::tools::Toolbox;
+use crate::host::Host;
 use crate::host::netlink::socket::route;
 use crate::model::benchmark::{BenchmarkKey, BenchmarkRun};
 use crate::model::ids::PortKey;
@@ -26,8 +27,8 @@ pub struct BenchmarkContext {
     pub rules: IdleRules,
     /// The host's lock.
     pub lock: PathBuf,
-    /// The host's `/sys`.
-    pub sysfs: PathBuf,
+    /// The host to measure.
+    pub host: Host,
 }
 
 impl BenchmarkContext {
@@ -51,7 +52,7 @@ impl BenchmarkContext {
 
     /// A port to measure; none when it is not there.
     pub fn target(&self, report: &HostReport, port: &PortKey) -> Option<BenchmarkTarget> {
-        let mut target = BenchmarkTarget::new(report, &self.sysfs, port)?;
+        let mut target = BenchmarkTarget::new(report, &self.host, port)?;
         target.gid_index = self.parameters.gid_index.or(target.gid_index);
         Some(target)
     }
@@ -66,7 +67,7 @@ impl BenchmarkContext {
         progress: &dyn Fn(&str),
         now: &dyn Fn() -> SystemTime,
     ) -> BenchmarkRun {
-        let (connect, Self { parameters, sysfs, .. }) = (route(), self);
-        BenchmarkRunner { report, sysfs, tools, parameters, route: Some(&connect), progress, now }.run(key, peer)
+        let (connect, Self { parameters, host, .. }) = (route(), self);
+        BenchmarkRunner { report, host, tools, parameters, route: Some(&connect), progress, now }.run(key, peer)
     }
 }

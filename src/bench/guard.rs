@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use procfs::Current as _;
+
 use super::child::{Child, Invocation};
 use super::tools::Toolbox;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, SkipReason};
@@ -123,7 +125,7 @@ pub fn ask_scheduler(tools: &Toolbox, rules: &IdleRules) -> Result<(), SkipCause
 pub fn load() -> Option<f64> {
     let cpus = std::thread::available_parallelism().ok()?.get();
     #[expect(clippy::cast_precision_loss, reason = "CPUs are few")]
-    Some(sysinfo::System::load_average().one / cpus as f64)
+    Some(f64::from(procfs::LoadAverage::current().ok()?.one) / cpus as f64)
 }
 
 #[cfg(test)]

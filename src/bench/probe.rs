@@ -1,7 +1,6 @@
 //! One run of one probe, from the facts to what is said of it.
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -11,6 +10,7 @@ use super::target::BenchmarkTarget;
 use super::tools::Toolbox;
 use super::{memory, tcp};
 use crate::assess::benchmark::judge;
+use crate::host::Host;
 use crate::host::netlink::socket::NetlinkConnector;
 use crate::model::benchmark::{
     Benchmark, BenchmarkKey, BenchmarkRun, Direction, Failure, Measurements, Outcome, SkipReason, Statistic,
@@ -59,8 +59,8 @@ const MOVED_MORE: f64 = 3.0;
 pub struct BenchmarkRunner<'a> {
     /// The host as it is now.
     pub report: &'a HostReport,
-    /// Its `/sys`.
-    pub sysfs: &'a Path,
+    /// Its files.
+    pub host: &'a Host,
     /// The programs.
     pub tools: &'a Toolbox,
     /// How to measure.
@@ -101,7 +101,7 @@ impl BenchmarkRunner<'_> {
     pub fn run(&self, key: &BenchmarkKey, peer: Option<&dyn Peer>) -> BenchmarkRun {
         let began = Instant::now();
         let target =
-            key.port.as_ref().and_then(|port| BenchmarkTarget::new(self.report, self.sysfs, port)).map(|mut target| {
+            key.port.as_ref().and_then(|port| BenchmarkTarget::new(self.report, self.host, port)).map(|mut target| {
                 target.gid_index = self.parameters.gid_index.or(target.gid_index);
                 target
             });

@@ -132,7 +132,7 @@ impl Settings {
     /// How this host measures.
     pub fn benchmark_context(&self) -> BenchmarkContext {
         let ProbeSettings { devices, parameters, rules, lock, .. } = self.probe.clone();
-        BenchmarkContext { devices, parameters, rules, lock, sysfs: self.paths.1.clone() }
+        BenchmarkContext { devices, parameters, rules, lock, host: self.host() }
     }
 
     /// What collectors are made with.

@@ -100,7 +100,8 @@ impl ImportGraph {
         let reached: BTreeMap<&PathBuf, BTreeSet<&PathBuf>> =
             self.edges.keys().map(|file| (file, self.reached_from(file))).collect();
         let both = |a: &PathBuf, b: &PathBuf| reached[a].contains(b) && reached.get(b).is_some_and(|b| b.contains(a));
-        let circle = |file: &PathBuf| reached[file].iter().filter(|other| both(file, other)).map(|p| (*p).clone()).collect();
+        let circle =
+            |file: &PathBuf| reached[file].iter().filter(|other| both(file, other)).map(|p| (*p).clone()).collect();
         reached.keys().map(|file| circle(file)).filter(|circle: &BTreeSet<PathBuf>| !circle.is_empty()).collect()
     }
 
@@ -144,7 +145,9 @@ fn read(module: &[String], text: &str) -> Vec<Mention> {
                 tree.push_str(lines.next().unwrap_or(";").trim());
             }
             expand(&module, &[], tree.trim_end_matches(';'), &mut mentions);
-        } else if let Some(name) = code.strip_suffix(" {").and_then(|code| code.rsplit_once("mod ")).map(|(_, name)| name) {
+        } else if let Some(name) =
+            code.strip_suffix(" {").and_then(|code| code.rsplit_once("mod ")).map(|(_, name)| name)
+        {
             inline.push((indent, name.to_owned()));
         } else {
             mentions.extend(paths(code).map(|path| Mention { module: module.clone(), path, binding: None }));

@@ -91,7 +91,7 @@ impl Agent {
             parameters: BenchmarkParameters::default(),
             rules: IdleRules { most_load: 1e9, ..IdleRules::default() },
             lock: lock.clone(),
-            sysfs: scene.path("host/sys"),
+            host: scene.host(),
         };
         let program = ScheduledBenchmarks { probes: probes.to_vec(), context };
         let schedule = BenchmarkSchedule::new(Duration::from_secs(3_600), 0.01, "node17");

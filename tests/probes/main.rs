@@ -82,18 +82,22 @@ impl Scene {
         self.poller(Arc::new(SystemClock), Arc::new(Policy::default())).pass(Duration::from_secs(20))
     }
 
-    /// A poller over the host, without hold times.
-    pub(crate) fn poller(&self, clock: Arc<dyn Clock>, policy: Arc<Policy>) -> Poller {
+    /// The host of the scene.
+    pub(crate) fn host(&self) -> Host {
         let root = self.path("host");
-        let host = Host {
+        Host {
             io: Arc::new(Fs::recorded()),
             sysfs: root.join("sys"),
             procfs: root.join("proc"),
             roots: Roots::below(&root),
             route: None,
             live: false,
-        };
-        let setup = Setup { host, filter: Filter::default() };
+        }
+    }
+
+    /// A poller over the host, without hold times.
+    pub(crate) fn poller(&self, clock: Arc<dyn Clock>, policy: Arc<Policy>) -> Poller {
+        let setup = Setup { host: self.host(), filter: Filter::default() };
         Poller::new(&setup, COLLECTORS.iter().copied(), clock, Engine::new(policy, true), None).unwrap()
     }
 
@@ -110,7 +114,7 @@ impl Scene {
             BenchmarkParameters { duration: Duration::from_secs(1), timeouts, ..BenchmarkParameters::default() };
         let bench = BenchmarkRunner {
             report: &report,
-            sysfs: &self.path("host/sys"),
+            host: &self.host(),
             tools,
             parameters: &parameters,
             route: None,

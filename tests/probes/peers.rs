@@ -66,7 +66,7 @@ fn run(scene: &Scene, report: &HostReport, tools: &Toolbox, probe: Benchmark, pe
     let connect = route();
     let bench = BenchmarkRunner {
         report,
-        sysfs: &scene.path("host/sys"),
+        host: &scene.host(),
         tools,
         parameters: &parameters,
         route: Some(&connect),
@@ -80,8 +80,7 @@ fn run(scene: &Scene, report: &HostReport, tools: &Toolbox, probe: Benchmark, pe
 fn what_the_counters_do_not_show_went_another_way() {
     let scene = Scene::new("ok", &HostTree::new(1));
     let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
-    let target =
-        BenchmarkTarget::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
+    let target = BenchmarkTarget::new(&report, &scene.host(), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let ceiling = Ceiling::new(Some(BytesPerSecond::from_gbits(100.0)), None, 1.0);
     let peer = Near { tools: &tools, target, ceiling, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
@@ -96,8 +95,7 @@ fn what_the_counters_do_not_show_went_another_way() {
 fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
     let scene = Scene::new("gone", &HostTree::new(1));
     let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
-    let target =
-        BenchmarkTarget::new(&report, &scene.path("host/sys"), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
+    let target = BenchmarkTarget::new(&report, &scene.host(), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer_gone"), "{}", run.text);
@@ -121,8 +119,7 @@ fn tcp_within_one_host_is_refused() {
     }
     let scene = Scene::new("ok", &HostTree::new(1));
     let (report, tools) = (scene.report(), Toolbox::new());
-    let target =
-        BenchmarkTarget::new(&report, &scene.path("host/sys"), &key(Benchmark::TcpPeer).port.unwrap()).unwrap();
+    let target = BenchmarkTarget::new(&report, &scene.host(), &key(Benchmark::TcpPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::TcpPeer, &peer);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Skipped, "local_route"), "{}", run.text);

@@ -46,10 +46,11 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
         (Some(_), Some(report)) => wanted(report, args)?.into_iter().next().and_then(|key| key.port),
         _ => None,
     };
+    let host = settings.host();
     let target = |output: &BenchmarkOutput| {
         let report = report.as_ref()?;
         let key = if args.device.is_some() { named.clone() } else { port_of(report, output.device()?) };
-        BenchmarkTarget::new(report, &settings.paths.1, &key?)
+        BenchmarkTarget::new(report, &host, &key?)
     };
     let mut items: Vec<ComparedOutput> = Vec::new();
     for (path, output) in outputs {

@@ -13,7 +13,7 @@ mod tests {
     use crate::export::testing::committed;
     use crate::fleet::facts::HostId;
     use crate::fleet::host::{Repair, RepairKind, Sums, VfSums};
-    use crate::fleet::tally::{FirmwareCount, Fleet, HostSums, ExcludedHosts, ModelFirmware};
+    use crate::fleet::tally::{ExcludedHosts, FirmwareCount, Fleet, HostSums, ModelFirmware};
     use crate::model::units::BytesPerSecond;
 
     fn id(name: &str) -> HostId {

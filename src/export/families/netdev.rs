@@ -2,7 +2,7 @@
 
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
-use crate::model::ethtool::{PauseDirection, StatisticKind, NetdevLine, NetdevStatistics, NetdevStatistic};
+use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::netsetup::{NetdevSetup, PriorityTrust};
 
 /// The families, in the order of the exposition.

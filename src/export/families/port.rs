@@ -315,7 +315,7 @@ mod tests {
     use super::*;
     use crate::model::ids::{DeviceName, PortKey};
     use crate::model::snapshot::{CollectorState, Fact};
-    use crate::model::time::{Timestamp, BootTime};
+    use crate::model::time::{BootTime, Timestamp};
 
     #[test]
     fn a_device_that_is_gone_has_no_gids() {
@@ -331,7 +331,8 @@ mod tests {
             let listed = listed.map(|names| names.iter().map(|name| Arc::from(*name)).collect());
             let rdma = CollectorState { name: "rdma", listed, ..CollectorState::default() };
             let facts = ["mlx5_0", "mlx5_1"].map(|name| Arc::new(addressing(name)) as Fact);
-            let snapshot = Snapshot::new(Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH }, facts, vec![rdma]);
+            let snapshot =
+                Snapshot::new(Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH }, facts, vec![rdma]);
             addressings(&snapshot).iter().map(|one| one.port.device.to_string()).collect()
         };
         assert_eq!(told(Some(&["mlx5_0"])), ["mlx5_0"]);

@@ -3,8 +3,8 @@
 use crate::bench::peers::request::RequestResult;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind};
 use crate::export::view::ReportView;
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::DeviceName;
-use crate::model::benchmark::{Outcome, Benchmark, BenchmarkKey, BenchmarkRun, SkipReason};
 use crate::model::time::unix_seconds;
 
 /// The families, in the order of the exposition.

@@ -99,8 +99,9 @@ impl ProbeRoute {
         if !self.each.of(client.address, 0, now).take(now) || !self.all.take(now) {
             return Err(busy());
         }
-        let long =
-            || Rejection::new(RequestResult::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"));
+        let long = || {
+            Rejection::new(RequestResult::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"))
+        };
         if body.size_hint().lower() > u64::try_from(LONGEST).unwrap_or(u64::MAX) {
             return Err(long());
         }
@@ -139,7 +140,10 @@ fn status(result: RequestResult) -> StatusCode {
         RequestResult::RateLimited => StatusCode::TOO_MANY_REQUESTS,
         RequestResult::TooLong => StatusCode::PAYLOAD_TOO_LARGE,
         RequestResult::Malformed => StatusCode::BAD_REQUEST,
-        RequestResult::Unsigned | RequestResult::WrongSignature | RequestResult::ClockSkew | RequestResult::Replayed => StatusCode::UNAUTHORIZED,
+        RequestResult::Unsigned
+        | RequestResult::WrongSignature
+        | RequestResult::ClockSkew
+        | RequestResult::Replayed => StatusCode::UNAUTHORIZED,
         RequestResult::WrongHost => StatusCode::MISDIRECTED_REQUEST,
         RequestResult::Busy | RequestResult::Unavailable | RequestResult::NotStarted => StatusCode::SERVICE_UNAVAILABLE,
     }

@@ -5,8 +5,8 @@ use serde_json::{Map, Value, json};
 use super::findings::{SCHEMA, host};
 use crate::assess::benchmark::Ceiling;
 use crate::bench::reading::{BenchmarkOutput, Bottleneck, OutputResult};
-use crate::model::ids::{DeviceName, PortKey};
 use crate::model::benchmark::BenchmarkRun;
+use crate::model::ids::{DeviceName, PortKey};
 use crate::model::time::rfc3339;
 use crate::watch::HostReport;
 
@@ -76,7 +76,8 @@ fn output(item: &ComparedOutput) -> Value {
     };
     let bandwidth = if let OutputResult::Bandwidth { way, value } = output.result { Some((way, value)) } else { None };
     let ceiling = item.ceiling.as_ref();
-    let limit = bandwidth.zip(ceiling).map(|((way, value), ceiling)| Bottleneck::of(way, value, output.size(), ceiling));
+    let limit =
+        bandwidth.zip(ceiling).map(|((way, value), ceiling)| Bottleneck::of(way, value, output.size(), ceiling));
     let row = report.best().filter(|_| bandwidth.is_some());
     let latency: Map<String, Value> = report
         .latency

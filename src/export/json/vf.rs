@@ -6,7 +6,7 @@ use super::findings::{SCHEMA, host};
 use crate::assess::vf::holders::HolderSources;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
-use crate::model::sriov::{VfDetail, Fabric, Pf, Vf, VfConfig, VfKey, VfLink, Vlan};
+use crate::model::sriov::{Fabric, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{MappedVf, Signal, Verification};
 use crate::watch::HostReport;

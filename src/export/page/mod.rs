@@ -195,8 +195,7 @@ mod tests {
     #[test]
     fn nothing_comes_from_elsewhere() {
         let page = page(Some(&report()), "/metrics");
-        let foreign =
-            ["http://", "https://", "src=", "<img", "<link", "@import", "url(", " onclick", " onload"];
+        let foreign = ["http://", "https://", "src=", "<img", "<link", "@import", "url(", " onclick", " onload"];
         for part in foreign {
             assert!(!page.contains(part), "{part:?} is in the page");
         }

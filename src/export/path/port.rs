@@ -3,11 +3,11 @@
 use std::net::Ipv4Addr;
 
 use super::hop::why;
+use crate::model::benchmark::BenchmarkRun;
 use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::ethtool::NetdevLine;
 use crate::model::ids::{DeviceName, PortKey};
 use crate::model::netsetup::{NetdevSetup, Offload, PortAddressing};
-use crate::model::benchmark::BenchmarkRun;
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
 use crate::model::reading::Reading;
 use crate::model::time::rfc3339;

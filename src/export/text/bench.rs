@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use super::style::Style;
-use crate::model::benchmark::{Direction, Outcome, BenchmarkRun, Statistic};
+use crate::model::benchmark::{BenchmarkRun, Direction, Outcome, Statistic};
 use crate::model::units::BytesPerSecond;
 use crate::watch::HostReport;
 
@@ -23,7 +23,8 @@ pub fn runs(report: &HostReport, runs: &[BenchmarkRun], style: &Style) -> String
             let usual = past.and_then(|past| past.usual(&run.profile, |m| m.bandwidth(*direction).map(|rate| rate.0)));
             let usual = usual.map(|usual| format!(", usually {}", BytesPerSecond(usual))).unwrap_or_default();
             let ceiling = run.ceiling.filter(|_| *direction == Direction::OneWay);
-            let ceiling = ceiling.map(|ceiling| format!(", the path carries at most {ceiling} of payload")).unwrap_or_default();
+            let ceiling =
+                ceiling.map(|ceiling| format!(", the path carries at most {ceiling} of payload")).unwrap_or_default();
             let _ = writeln!(out, "  {:<8} {}{ceiling}{usual}", direction.as_str(), BytesPerSecond(*value));
         }
         for direction in [Direction::Write, Direction::Read] {

@@ -17,7 +17,13 @@ use crate::watch::HostReport;
 const NAMES: usize = 16;
 
 /// Draws a path; with a port number, that port alone.
-pub fn path(report: &HostReport, diagram: &PathDiagram<'_>, only: Option<u32>, style: &Style, began: Option<BootTime>) -> String {
+pub fn path(
+    report: &HostReport,
+    diagram: &PathDiagram<'_>,
+    only: Option<u32>,
+    style: &Style,
+    began: Option<BootTime>,
+) -> String {
     let mut out = String::new();
     let ports: Vec<&PathEnd<'_>> =
         diagram.ports.iter().filter(|end| only.is_none_or(|n| end.port.number == n)).collect();
@@ -186,7 +192,14 @@ fn port(out: &mut String, report: &HostReport, end: &PathEnd<'_>, style: &Style)
     }
 }
 
-fn findings(out: &mut String, report: &HostReport, diagram: &PathDiagram<'_>, only: Option<u32>, style: &Style, began: Option<BootTime>) {
+fn findings(
+    out: &mut String,
+    report: &HostReport,
+    diagram: &PathDiagram<'_>,
+    only: Option<u32>,
+    style: &Style,
+    began: Option<BootTime>,
+) {
     let shown = |finding: &Finding| {
         diagram.concerns(finding) && only.is_none_or(|n| finding.condition.port.is_none_or(|port| port == n))
     };

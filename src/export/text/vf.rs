@@ -6,9 +6,9 @@ use std::fmt::Write as _;
 
 use super::findings::write_group;
 use super::style::Style;
-use crate::export::causes::groups;
-use crate::assess::visibility::missing_of;
 use crate::assess::vf::holders::HolderSources;
+use crate::assess::visibility::missing_of;
+use crate::export::causes::groups;
 use crate::model::count::counted;
 use crate::model::event::Event;
 use crate::model::holder::Holder;
