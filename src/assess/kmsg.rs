@@ -1,4 +1,4 @@
-//! What the kernel said within the last hour.
+//! Kernel messages of the last hour about watched hardware.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind};
 use crate::model::numa::NumaNode;
 use crate::model::pcie::PciFunction;
 use crate::model::snapshot::Snapshot;
+use crate::model::sriov::{Pf, Vf};
 use crate::model::time::BootTime;
 
 const MINUTE: Duration = Duration::from_secs(60);
@@ -44,10 +45,10 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
             subject => name(view.snapshot, subject),
         };
         let summary = format!(
-            "{who}: the kernel said {} within the last hour{others}: \"{}\". {}",
+            "{who}: kernel logged {} in the last hour{others}: \"{}\". {}",
             seen(worst),
             worst.text,
-            advice(worst.kind)
+            advice_for(worst)
         );
         let device = worst.device.clone().or_else(|| worst.address.and_then(|at| device_at(view.snapshot, at)));
         verdicts.found(
@@ -62,7 +63,7 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// Whether a message is about hardware that is watched: a watched function, a port above one, a VF beside one, an RDMA
+/// Whether a message is about hardware that is watched: a watched function, a port above one, a VF of one, an RDMA
 /// device. What an RDMA driver says that is critical counts wherever it is: a card that failed may no longer be there
 /// to be watched. A log without a host (a text from somewhere) is taken at its word if an RDMA driver speaks in it.
 fn is_ours(snapshot: &Snapshot, log: &KernelLog, group: &MessageGroup) -> bool {
@@ -81,9 +82,18 @@ fn is_ours(snapshot: &Snapshot, log: &KernelLog, group: &MessageGroup) -> bool {
         other == address || (group.of_rdma && (other.domain, other.bus) == (address.domain, address.bus))
     };
     match group.address {
-        Some(address) => functions.any(|other| beside(other, address)),
+        Some(address) => {
+            functions.any(|other| beside(other, address))
+                || vf_at(snapshot, address).is_some()
+                || snapshot.all::<Pf>().any(|pf| pf.address == address)
+        }
         None => group.of_rdma && snapshot.devices().next().is_some(),
     }
+}
+
+/// The VF that has an address.
+fn vf_at(snapshot: &Snapshot, address: PciAddress) -> Option<(&Pf, &Vf)> {
+    snapshot.all::<Pf>().find_map(|pf| Some((pf, pf.vfs.iter().find(|vf| vf.address == Some(address))?)))
 }
 
 /// The address that the message names, else the device, else whoever spoke.
@@ -97,8 +107,17 @@ fn device_at(snapshot: &Snapshot, address: PciAddress) -> Option<DeviceName> {
 }
 
 fn name(snapshot: &Snapshot, subject: &Subject) -> String {
-    let device = if let Subject::Pci(address) = subject { device_at(snapshot, *address) } else { None };
-    device.map_or_else(|| subject.to_string(), |device| format!("{device} ({subject})"))
+    let Subject::Pci(address) = subject else { return subject.to_string() };
+    if let Some(device) = device_at(snapshot, *address) {
+        return format!("{device} ({subject})");
+    }
+    match vf_at(snapshot, *address) {
+        Some((pf, vf)) => {
+            let of = pf.devices.first().map_or_else(|| pf.address.to_string(), ToString::to_string);
+            format!("VF {} of {of} ({subject})", vf.number)
+        }
+        None => subject.to_string(),
+    }
 }
 
 fn severity(group: &MessageGroup, now: BootTime) -> Severity {
@@ -112,8 +131,61 @@ fn severity(group: &MessageGroup, now: BootTime) -> Severity {
 }
 
 fn seen(group: &MessageGroup) -> String {
-    let kind = group.kind.as_str();
-    format!("{kind} {}", times(group.count))
+    format!("{} {}", title(group.kind), times(group.count))
+}
+
+/// A kind of message in words.
+const fn title(kind: MessageKind) -> &'static str {
+    match kind {
+        MessageKind::DeviceHealth => "a failed device",
+        MessageKind::FirmwareFatal => "a fatal firmware error",
+        MessageKind::CommandTimeout => "a command timeout",
+        MessageKind::AerFatal => "a fatal PCIe error",
+        MessageKind::Dpc => "a PCIe link cut off (DPC)",
+        MessageKind::AerNonfatal => "a non-fatal PCIe error",
+        MessageKind::IommuFault => "an IOMMU fault",
+        MessageKind::CommandFailed => "a refused command",
+        MessageKind::ProbeFailed => "a failed driver probe",
+        MessageKind::PcieBandwidthLimited => "limited PCIe bandwidth",
+        MessageKind::CardRemoved => "a card that left its slot",
+        MessageKind::SlotPower => "too little slot power",
+        MessageKind::ModuleError => "a module error",
+        MessageKind::ModuleHot => "a hot module",
+        MessageKind::ModuleFault => "a module that does not respond",
+        MessageKind::ModulePower => "a module over its power budget",
+        MessageKind::ModuleUnsupported => "an unsupported module",
+        MessageKind::CableFault => "a cable fault",
+        MessageKind::HighTemperature => "a high temperature",
+        MessageKind::TxTimeout => "a transmit timeout",
+        MessageKind::MediaMisconfigured => "a misconfigured port",
+        MessageKind::VfioError => "a pass-through error",
+        MessageKind::VfResetFailed => "a failed function reset",
+        MessageKind::SriovFailed => "VFs that could not be created",
+        MessageKind::RemovalBlocked => "a blocked removal",
+        MessageKind::QpError => "a queue pair error",
+        MessageKind::PcieSlotPower => "low slot power",
+        MessageKind::ModulePlugged => "a module change",
+        MessageKind::RegisterDenied => "a denied register access",
+        MessageKind::FirmwareReset => "a firmware reset",
+        MessageKind::VfReset => "a VF reset",
+        MessageKind::VfDenied => "a denied VF request",
+        MessageKind::LinkUp => "link up",
+        MessageKind::LinkDown => "link down",
+        MessageKind::AerCorrectable => "a corrected PCIe error",
+    }
+}
+
+/// What to do about a message: as for its kind, where its words say no more.
+fn advice_for(group: &MessageGroup) -> &'static str {
+    match group.kind {
+        MessageKind::ModulePlugged if group.text.contains("nplugged") || group.text.contains("removed") => {
+            "If nobody unplugged it, reseat the cable or module."
+        }
+        MessageKind::ModulePlugged if group.text.contains("disabled") => {
+            "The port's module is switched off: by software, or by the firmware after an error before this line."
+        }
+        kind => advice(kind),
+    }
 }
 
 /// What to do about a kind of message.
@@ -127,30 +199,61 @@ pub(super) fn advice(kind: MessageKind) -> &'static str {
             "The PCIe link failed: reseat the card, then suspect riser and slot."
         }
         MessageKind::AerNonfatal => "PCIe transactions were lost: suspect riser, slot or card.",
-        MessageKind::AerCorrectable => "The link repaired it; many mean a bad contact.",
+        MessageKind::AerCorrectable => "The link repaired it; many of them mean a bad contact.",
         MessageKind::IommuFault => {
-            "The device reached for memory that is not its own: look at its driver, or at the guest that holds it."
+            "The device accessed memory that is not its own: check its driver, or the guest that uses it."
         }
         MessageKind::PcieBandwidthLimited => {
-            "The link that it names carries less than the card could: look at pcie_* of this device."
+            "The link that it names carries less than the card could: see the pcie_* findings of this device."
         }
-        MessageKind::ModuleError | MessageKind::MediaMisconfigured => "Look at cable and module of this port.",
-        MessageKind::HighTemperature => "Look at the airflow of this slot.",
-        MessageKind::TxTimeout => "A queue stands still: look at interrupts, firmware and pause frames of this port.",
-        MessageKind::VfioError => {
-            "The function could not be reset or restored: restart the guest that holds it, or the host."
+        MessageKind::CommandFailed => {
+            "The firmware refuses what connections need: update the firmware, then reset the card or reload its driver."
         }
+        MessageKind::ProbeFailed => {
+            "The driver could not take the card over: read the lines before this one, power-cycle the host, then update \
+             the firmware."
+        }
+        MessageKind::CardRemoved => {
+            "The card left its slot or lost its link: check seat, riser and power of this slot."
+        }
+        MessageKind::SlotPower => {
+            "The slot does not give enough power: use a slot or riser with more power, connect the card's power cable, \
+             check the BIOS power settings, or use a module that draws less."
+        }
+        MessageKind::ModuleError | MessageKind::MediaMisconfigured => "Check cable and module of this port.",
+        MessageKind::ModuleHot => "The module is too hot: check airflow and fans; the firmware may switch it off.",
+        MessageKind::ModuleFault => "The module does not respond: reseat it, then replace it.",
+        MessageKind::ModulePower => {
+            "The module draws more power than its cage may give: use one of a lower power class, or a card that allows it."
+        }
+        MessageKind::ModuleUnsupported => {
+            "The card does not accept this module: use one from the vendor's list, or update the firmware."
+        }
+        MessageKind::CableFault => "The cable is bad or shorted: replace it.",
+        MessageKind::HighTemperature => "Check the airflow at this slot.",
+        MessageKind::TxTimeout => "A queue stands still: check interrupts, firmware and pause frames of this port.",
+        MessageKind::VfResetFailed => {
+            "The function did not come back from its reset: stop the guest that uses it and reset the function again; if \
+             that fails, restart the host."
+        }
+        MessageKind::SriovFailed => {
+            "The VFs could not be created: check SR-IOV, MMIO above 4 GB and bus numbers in the BIOS, or create fewer."
+        }
+        MessageKind::RemovalBlocked => "A process still uses the function: stop the guest or process, then remove it.",
+        MessageKind::VfioError => "The function could not be restored: restart the guest that uses it, or the host.",
         MessageKind::QpError => {
             "A connection ended with an error: where the other end did not fail, the two disagree on identity or keys."
         }
-        MessageKind::PcieSlotPower => "Cards that work say this too; of matter only with other trouble.",
+        MessageKind::PcieSlotPower => "Working cards log this, too; it matters only with other trouble.",
         MessageKind::ModulePlugged | MessageKind::LinkUp | MessageKind::LinkDown => {
-            "Look at cable, module and switch port if nobody was at work there."
+            "If nobody worked there, check cable, module and switch port."
         }
-        MessageKind::RegisterDenied => "A tool asked a restricted function: leave that one out.",
-        MessageKind::FirmwareReset => "Somebody or something reset the firmware.",
-        MessageKind::VfReset => "A VF is being reset: often is a quarrel between guest and PF.",
-        MessageKind::VfDenied => "A guest asked for what its VF may not: look at trust and MAC of the VF.",
+        MessageKind::RegisterDenied => "A tool asked a restricted function for a register: leave that function out.",
+        MessageKind::FirmwareReset => "The firmware was reset: by an operator, a tool or the driver.",
+        MessageKind::VfReset => {
+            "A VF is being reset: if often, usually the guest and the PF disagree about its settings."
+        }
+        MessageKind::VfDenied => "A guest asked for what its VF may not do: check trust and MAC of the VF.",
     }
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::kinds;
 use super::reader::Message;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind, MessageSource, RECENT_TIMES};
@@ -28,24 +27,15 @@ pub(super) struct Groups {
     groups: BTreeMap<Key, MessageGroup>,
 }
 
-impl Default for Groups {
-    fn default() -> Self {
-        Self { counts: kinds::pairs().into_iter().map(|pair| (pair, 0)).collect(), groups: BTreeMap::new() }
-    }
-}
-
 impl Groups {
+    /// None yet; these are counted from zero on.
+    pub(super) fn new(expected: impl IntoIterator<Item = (MessageSource, MessageKind)>) -> Self {
+        Self { counts: expected.into_iter().map(|pair| (pair, 0)).collect(), groups: BTreeMap::new() }
+    }
+
     /// Takes a message; one from before the start is not counted as new.
-    pub(super) fn add(
-        &mut self,
-        message: Message,
-        at: BootTime,
-        sequence: Option<u64>,
-        text: &str,
-        is_new: bool,
-        now: BootTime,
-    ) {
-        let Message { driver, kind, address, device, of_rdma } = message;
+    pub(super) fn add(&mut self, message: Message, at: BootTime, sequence: Option<u64>, is_new: bool, now: BootTime) {
+        let Message { driver, kind, address, device, of_rdma, text } = message;
         if is_new {
             *self.counts.entry((driver, kind)).or_default() += 1;
         }

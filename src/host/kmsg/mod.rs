@@ -1,11 +1,16 @@
 //! The kernel log: `/dev/kmsg` of a running host, `kmsg` or `dmesg.txt` beside the trees of a recorded one.
 
+pub mod firmware_first;
 mod groups;
-pub mod kinds;
+pub mod iommu;
 #[cfg(test)]
 mod meanings;
+pub mod names;
+pub mod pattern;
 pub mod reader;
 pub mod record;
+pub mod rules;
+pub mod speaker;
 #[cfg(test)]
 mod tests;
 
@@ -20,10 +25,12 @@ use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, 
 use super::file::PolledFile;
 use super::io::{Host, OpenFile, reason_of};
 use super::system;
+use crate::model::kmsg::{MessageKind, MessageSource};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
 use groups::Groups;
+use names::Names;
 use reader::{Message, Reader};
 use record::{Record, When};
 
@@ -69,6 +76,24 @@ impl Kmsg {
         };
         sources.into_iter().find(there)
     }
+
+    /// What may be counted on this host, so that each count begins at zero: of the drivers that it has loaded, and of
+    /// the kernel's parts that speak of any function.
+    fn expected(&self) -> Vec<(MessageSource, MessageKind)> {
+        let drivers = self.host.sysfs.join("bus/pci/drivers");
+        let modules = self.host.sysfs.join("module");
+        let is_loaded = |driver: &MessageSource| {
+            let name = driver.as_str();
+            self.host.io.stamp(&drivers.join(name)).is_ok() || self.host.io.stamp(&modules.join(name)).is_ok()
+        };
+        let mut loaded: Vec<MessageSource> = Vec::new();
+        for driver in MessageSource::ALL {
+            if !driver.is_of_rdma() || driver.family().iter().any(is_loaded) {
+                loaded.push(*driver);
+            }
+        }
+        rules::pairs().into_iter().filter(|(driver, _)| loaded.contains(driver)).collect()
+    }
 }
 
 impl Collector for Kmsg {
@@ -85,7 +110,7 @@ impl Collector for Kmsg {
                 offset: 0,
                 seen_lines: 0,
                 reader: Reader::default(),
-                groups: Groups::default(),
+                groups: Groups::new(self.expected()),
                 overruns: 0,
                 lost: 0,
                 forks: 0,
@@ -133,7 +158,6 @@ struct Seen {
     message: Message,
     when: When,
     sequence: Option<u64>,
-    text: String,
 }
 
 impl DeviceReader for Log {
@@ -177,7 +201,7 @@ impl Log {
                 Ok(length) => {
                     self.offset += length as u64;
                     let bytes = buffer.get(..length).unwrap_or_default();
-                    self.take_live(cx.now, &String::from_utf8_lossy(bytes));
+                    self.take_live(cx.host, cx.now, &String::from_utf8_lossy(bytes));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 // Older records were dropped; the next read goes on with the oldest that is left.
@@ -192,7 +216,7 @@ impl Log {
         Ok(())
     }
 
-    fn take_live(&mut self, now: BootTime, text: &str) {
+    fn take_live(&mut self, names: &dyn Names, now: BootTime, text: &str) {
         let mut lines = text.lines();
         let Some(line) = lines.next() else { return };
         if !self.is_next(record::sequence(line)) {
@@ -201,12 +225,12 @@ impl Log {
         let Some(mut record) = record::kmsg(line) else { return };
         record.device = lines.find_map(record::device);
         self.look_for_fork(&record);
-        if let Some(message) = self.reader.read(&record) {
+        if let Some(message) = self.reader.read(&record, names) {
             let at = match record.when {
                 When::Boot(micros) => BootTime(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
                 When::Wall(_) | When::Unknown => now,
             };
-            self.groups.add(message, at, record.sequence, &record.text, self.caught_up, now);
+            self.groups.add(message, at, record.sequence, self.caught_up, now);
         }
     }
 
@@ -235,7 +259,7 @@ impl Log {
             number += 1;
             if !records {
                 if number > known {
-                    self.take_line(&record::dmesg(line), &mut newest, &mut seen);
+                    self.take_line(cx.host, &record::dmesg(line), &mut newest, &mut seen);
                 }
                 return;
             }
@@ -245,23 +269,23 @@ impl Log {
                     pending.push_str(line);
                 }
             } else if let Some(before) = pending.replace(line.to_owned()) {
-                self.take_record(&before, &mut newest, &mut seen);
+                self.take_record(cx.host, &before, &mut newest, &mut seen);
             }
         })
         .map_err(failed)?;
         if let Some(before) = pending {
-            self.take_record(&before, &mut newest, &mut seen);
+            self.take_record(cx.host, &before, &mut newest, &mut seen);
         }
         self.seen_lines = number;
         self.set_clocks(cx, newest);
-        for Seen { message, when, sequence, text } in seen {
+        for Seen { message, when, sequence } in seen {
             let at = self.tick(when, cx.now);
-            self.groups.add(message, at, sequence, &text, self.caught_up, cx.now);
+            self.groups.add(message, at, sequence, self.caught_up, cx.now);
         }
         Ok(())
     }
 
-    fn take_record(&mut self, text: &str, newest: &mut Newest, seen: &mut Vec<Seen>) {
+    fn take_record(&mut self, names: &dyn Names, text: &str, newest: &mut Newest, seen: &mut Vec<Seen>) {
         let mut lines = text.lines();
         let Some(line) = lines.next() else { return };
         if !self.is_next(record::sequence(line)) {
@@ -269,20 +293,19 @@ impl Log {
         }
         if let Some(mut record) = record::kmsg(line) {
             record.device = lines.find_map(record::device);
-            self.take_line(&record, newest, seen);
+            self.take_line(names, &record, newest, seen);
         }
     }
 
-    fn take_line(&mut self, record: &Record<'_>, newest: &mut Newest, seen: &mut Vec<Seen>) {
+    fn take_line(&mut self, names: &dyn Names, record: &Record<'_>, newest: &mut Newest, seen: &mut Vec<Seen>) {
         match record.when {
             When::Boot(micros) => newest.0 = newest.0.max(Some(micros)),
             When::Wall(seconds) => newest.1 = newest.1.max(Some(seconds)),
             When::Unknown => {}
         }
         self.look_for_fork(record);
-        if let Some(message) = self.reader.read(record) {
-            let text = record.text.to_string();
-            seen.push(Seen { message, when: record.when, sequence: record.sequence, text });
+        if let Some(message) = self.reader.read(record, names) {
+            seen.push(Seen { message, when: record.when, sequence: record.sequence });
         }
     }
 

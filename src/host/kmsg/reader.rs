@@ -1,23 +1,29 @@
-//! Lines in their order: who speaks, and what lines before it say of the one that counts.
+//! Lines in their order: whom each is about, and what lines before it say of the one that counts.
 
-use super::kinds::{self, aer};
+use super::firmware_first::{self, FirmwareRecord};
+use super::iommu::{self, Said};
+use super::names::{Names, Owner};
 use super::record::Record;
+use super::rules;
+use super::speaker::Speaker;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{MessageKind, MessageSource};
 
 /// A line that means something.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Message {
-    /// Who.
+    /// Whose line it is.
     pub driver: MessageSource,
     /// What.
     pub kind: MessageKind,
-    /// The function that it names.
+    /// The function that it is about.
     pub address: Option<PciAddress>,
     /// The RDMA device that it names.
     pub device: Option<DeviceName>,
     /// Whether a driver of RDMA hardware has the function.
     pub of_rdma: bool,
+    /// Its words; those of several lines put together where no single one says it all.
+    pub text: String,
 }
 
 /// What earlier lines said that later ones need.
@@ -25,143 +31,163 @@ pub struct Message {
 pub struct Reader {
     /// The last PCIe error that was announced: who received it, and how bad it was.
     announced: Option<(Option<PciAddress>, MessageKind)>,
+    /// The last error that the firmware took first.
+    record: FirmwareRecord,
 }
 
 impl Reader {
     /// What a record means.
-    pub fn read(&mut self, record: &Record<'_>) -> Option<Message> {
+    pub fn read(&mut self, record: &Record<'_>, names: &dyn Names) -> Option<Message> {
         let text = &*record.text;
-        let speaker = Speaker::of(text);
-        let named = || record.device.as_deref().and_then(|device| device.parse().ok());
-        let address = speaker.address.or_else(named);
-        if let Some(message) = self.pcie_error(&speaker, address) {
-            return Some(message);
-        }
-        if text.contains("Request device [") || text.contains("Event logged [") {
-            let fault = kinds::iommu_fault(text)?;
-            let address = fault.or(address);
-            let of_rdma = speaker.is_of_rdma();
+        if let Some(error) = self.record.take(text) {
+            let (kind, address) = error?;
+            let of_rdma = names.is_of_rdma(address);
+            let text = firmware_first::summary(kind, address);
             return Some(Message {
-                driver: MessageSource::Iommu,
-                kind: MessageKind::IommuFault,
-                address,
+                driver: MessageSource::Pcieport,
+                kind,
+                address: Some(address),
                 device: None,
                 of_rdma,
+                text,
             });
         }
-        let driver = speaker.driver?;
-        let kind = kinds::kind(driver, speaker.text)?;
-        let named = record.device.as_deref().filter(|_| driver == MessageSource::Mlx5Ib && speaker.device.is_none());
-        let device = speaker.device.or(named).map(DeviceName::new);
-        Some(Message { driver, kind, address, device, of_rdma: driver.is_of_rdma() })
+        let speaker = Speaker::of(text);
+        let subject = Subject::of(&speaker, record, names);
+        let (driver, kind, address) = if let Some((kind, address)) = self.pcie_error(&speaker, subject.address) {
+            (MessageSource::Pcieport, kind, address)
+        } else if let Some(said) = iommu::read(text, names) {
+            let Said::Fault(named) = said else { return None };
+            (MessageSource::Iommu, MessageKind::IommuFault, named.or(subject.address))
+        } else {
+            let (driver, kind) = meaning(&speaker, &subject)?;
+            (driver, kind, subject.address.or_else(|| speaker.address_in_text()))
+        };
+        let of_rdma =
+            [Some(driver), speaker.driver, subject.driver].into_iter().flatten().any(MessageSource::is_of_rdma)
+                || address.is_some_and(|address| names.is_of_rdma(address));
+        let is_device = subject.is_rdma || (subject.is_unknown && driver.is_rdma_part());
+        let device = subject.name.filter(|_| is_device).map(DeviceName::new);
+        Some(Message { driver, kind, address, device, of_rdma, text: text.to_owned() })
     }
 
     /// An error that AER reports stands in several lines: announced by the port that received it, then told by the
     /// function that it happened to, then what came of it. It counts once, where it happened.
-    fn pcie_error(&mut self, speaker: &Speaker<'_>, address: Option<PciAddress>) -> Option<Message> {
-        let of_rdma = speaker.is_of_rdma();
-        let message = |kind, address| Message { driver: MessageSource::Pcieport, kind, address, device: None, of_rdma };
+    fn pcie_error(
+        &mut self,
+        speaker: &Speaker<'_>,
+        address: Option<PciAddress>,
+    ) -> Option<(MessageKind, Option<PciAddress>)> {
         let text = speaker.text.strip_prefix("AER: ").unwrap_or(speaker.text);
         if text.starts_with("PCIe Bus Error:") {
-            let kind = aer(text)?;
+            let kind = severity(text)?;
             self.announced = Some((address, kind));
-            return Some(message(kind, address));
+            return Some((kind, address));
         }
         if text.contains("rror received: id=") || text.contains("rror message received from") {
-            self.announced = aer(text).map(|kind| (address, kind));
+            self.announced = severity(text).map(|kind| (address, kind));
             return None;
         }
         let kind = self.announced.map_or(MessageKind::AerNonfatal, |(_, kind)| kind);
         if text.starts_with("can't find device of ID") {
             // Nobody told more: what was announced is all there is.
             let (receiver, kind) = self.announced.take()?;
-            return Some(message(kind, receiver.or(address)));
+            return Some((kind, receiver.or(address)));
         }
         if text.starts_with("device recovery failed") {
-            return Some(message(MessageKind::AerFatal, address));
+            return Some((MessageKind::AerFatal, address));
         }
         let lost = text.starts_with("can't recover") || text.starts_with("mlx5_pci_err_detected was called");
-        lost.then(|| message(kind, address))
+        lost.then_some((kind, address))
     }
 }
 
-/// Who a line says is speaking.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Speaker<'a> {
-    driver: Option<MessageSource>,
+/// Whom a line is about, as far as its names and the host say.
+struct Subject<'a> {
     address: Option<PciAddress>,
-    device: Option<&'a str>,
-    /// What follows the names.
-    text: &'a str,
+    /// The driver that has the function.
+    driver: Option<MessageSource>,
+    name: Option<&'a str>,
+    is_rdma: bool,
+    /// Whether the host does not know the name.
+    is_unknown: bool,
 }
 
-impl<'a> Speaker<'a> {
-    fn is_of_rdma(&self) -> bool {
-        self.driver.is_some_and(MessageSource::is_of_rdma)
-    }
-
-    /// `mlx5_core 0000:98:00.0: text`, `mlx5_core 0000:41:00.0 enp65s0f0: text`, `infiniband mlx5_0: text`,
-    /// `irdma 0000:98:00.0 irdma0: text`, `mlx5_port_module_event:1131:(pid 0): text`, `NETDEV WATCHDOG: eth0 (ice): …`.
-    fn of(line: &'a str) -> Self {
-        let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
-        if let Some(watched) = line.strip_prefix("NETDEV WATCHDOG: ") {
-            let driver =
-                watched.split_once('(').and_then(|(_, rest)| rest.split_once(')')).and_then(|(name, _)| by_name(name));
-            return Self { driver, text: line, ..Self::default() };
-        }
-        if first == "infiniband" {
-            let (device, text) = rest.split_once(": ").unwrap_or((rest, ""));
-            let driver = if device.starts_with("bnxt_re") { MessageSource::BnxtRe } else { MessageSource::Mlx5Ib };
-            return Self { driver: Some(driver), address: None, device: Some(device), text };
-        }
-        if let Some((name, _)) = first.split_once(':') {
-            // A driver's own function may stand in the place of its name.
-            let driver = by_name(name).or_else(|| name.starts_with("mlx5_").then_some(MessageSource::Mlx5Core));
-            return Self { driver, text: rest, ..Self::default() };
-        }
-        let (second, after) = rest.split_once(' ').unwrap_or((rest, ""));
-        let driver = by_name(first);
-        if let Some(address) = second.strip_suffix(':') {
-            return Self { driver, address: address.parse().ok(), device: None, text: after.trim_start() };
-        }
-        let Ok(address) = second.parse() else { return Self { driver, text: rest, ..Self::default() } };
-        // A device or interface stands between address and text.
-        let (name, text) = after.split_once(": ").unwrap_or(("", after));
-        let rdma = driver
-            .is_some_and(|driver| matches!(driver, MessageSource::Irdma | MessageSource::BnxtRe | MessageSource::Efa));
-        let device = Some(name).filter(|name| rdma && !name.is_empty() && !name.contains(' '));
-        Self { driver, address: Some(address), device, text: text.trim_start() }
+impl<'a> Subject<'a> {
+    fn of(speaker: &Speaker<'a>, record: &'a Record<'_>, names: &dyn Names) -> Self {
+        let named = record.device.as_deref();
+        let beside = named.and_then(|device| device.parse().ok());
+        let name = speaker.name.or(named.filter(|_| beside.is_none() && speaker.address.is_none()));
+        let owner = name.and_then(|name| names.owner(name));
+        let address = speaker.address.or(beside).or(owner.and_then(|owner| owner.address));
+        // The driver that a line names is the function's own, except where the line is a part of the kernel's that
+        // speaks of every function.
+        let is_general = speaker.driver.is_none_or(|driver| !driver.is_of_rdma());
+        let driver = owner
+            .and_then(|owner| owner.driver)
+            .or_else(|| address.filter(|_| is_general).and_then(|address| names.driver(address)));
+        let is_rdma = speaker.is_rdma || owner.is_some_and(|Owner { is_rdma, .. }| is_rdma);
+        Self { address, driver, name, is_rdma, is_unknown: owner.is_none() }
     }
 }
 
-fn by_name(name: &str) -> Option<MessageSource> {
-    match name {
-        "pci" => Some(MessageSource::Pcieport),
-        "mlx5_ib" => Some(MessageSource::Mlx5Ib),
-        _ => {
-            MessageSource::ALL.iter().copied().find(|driver| driver.as_str() == name && *driver != MessageSource::Iommu)
-        }
+/// Whose line it is, and what it means: by the drivers of the function that it is about, by the driver that it names,
+/// by the kernel's own parts, and by its words alone where it names nothing that is known.
+fn meaning(speaker: &Speaker<'_>, subject: &Subject<'_>) -> Option<(MessageSource, MessageKind)> {
+    let text = speaker.text;
+    let of = |driver: Option<MessageSource>| driver.and_then(|driver| rules::meaning(driver, text));
+    let known = of(subject.driver).or_else(|| of(speaker.driver));
+    let is_rdma = speaker.is_rdma || subject.is_rdma;
+    let known = known.or_else(|| of(Some(MessageSource::IbCore).filter(|_| is_rdma)));
+    let has_function = subject.address.is_some() || speaker.address_in_text().is_some();
+    let known = known.or_else(|| of(Some(MessageSource::Pci).filter(|_| has_function)));
+    let names_nobody = speaker.driver.is_none() && subject.driver.is_none() && speaker.address.is_none();
+    known.or_else(|| rules::meaning_of_any(text, speaker.is_rdma).filter(|_| names_nobody))
+}
+
+/// The severity that an AER line names: kernels up to 6.11 say Corrected and Uncorrected, later ones Correctable and
+/// Uncorrectable.
+fn severity(text: &str) -> Option<MessageKind> {
+    let severity = text.split_once("severity=").map_or(text, |(_, severity)| severity);
+    if severity.contains("(Non-Fatal)") {
+        Some(MessageKind::AerNonfatal)
+    } else if severity.contains("(Fatal)") {
+        Some(MessageKind::AerFatal)
+    } else if severity.contains("Correct") {
+        Some(MessageKind::AerCorrectable)
+    } else {
+        None
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use proptest::prelude::*;
 
+    use super::super::names::NoNames;
     use super::super::record::dmesg;
     use super::*;
+    use crate::host::memory::MemoryHost;
 
-    /// Source, kind and subject of each line that means something.
+    /// MessageSource, kind and subject of each line that means something.
     fn all(lines: &str) -> Vec<String> {
+        all_of(lines, &NoNames)
+    }
+
+    fn all_of(lines: &str, names: &dyn Names) -> Vec<String> {
         let mut reader = Reader::default();
-        let messages = lines.lines().filter_map(|line| reader.read(&dmesg(line)));
-        let subject = |message: &Message| {
+        let mut found = Vec::new();
+        for line in lines.lines() {
+            let record = dmesg(line);
+            let Some(message) = reader.read(&record, names) else { continue };
             let address = message.address.map(|address| address.to_string());
-            address.or(message.device.as_ref().map(ToString::to_string)).unwrap_or_default()
-        };
-        messages
-            .map(|m| format!("{} {} {}", m.driver.as_str(), m.kind.as_str(), subject(&m)).trim_end().to_owned())
-            .collect()
+            let subject = address.or(message.device.as_ref().map(ToString::to_string)).unwrap_or_default();
+            let line = format!("{} {} {subject}", message.driver.as_str(), message.kind.as_str());
+            found.push(line.trim_end().to_owned());
+        }
+        found
     }
 
     #[test]
@@ -234,6 +260,80 @@ mod tests {
     }
 
     #[test]
+    fn severities_of_old_and_new_kernels() {
+        let table = [
+            (
+                "PCIe Bus Error: severity=Corrected, type=Physical Layer, id=00e8(Receiver ID)",
+                MessageKind::AerCorrectable,
+            ),
+            ("PCIe Bus Error: severity=Correctable, type=Physical Layer", MessageKind::AerCorrectable),
+            ("PCIe Bus Error: severity=Uncorrected (Non-Fatal), type=Transaction Layer", MessageKind::AerNonfatal),
+            ("PCIe Bus Error: severity=Uncorrectable (Fatal), type=Transaction Layer", MessageKind::AerFatal),
+        ];
+        for (text, kind) in table {
+            assert_eq!(severity(text), Some(kind), "{text}");
+        }
+        assert_eq!(severity("Downstream Port link has been reset (0)"), None);
+    }
+
+    #[test]
+    fn lines_are_about_the_device_that_they_name() {
+        let host = MemoryHost::new();
+        host.symlink("/sys/class/infiniband/rocep7s0f1", "../../devices/pci0000:00/0000:07:00.1/infiniband/rocep7s0f1");
+        host.symlink("/sys/class/infiniband/left", "../../devices/pci0000:00/0000:19:00.0/infiniband/left");
+        host.symlink("/sys/class/net/ens3f0", "../../devices/pci0000:00/0000:19:00.0/net/ens3f0");
+        host.symlink(
+            "/sys/bus/auxiliary/devices/bnxt_en.rdma.0",
+            "../../../devices/pci0000:00/0000:19:00.0/bnxt_en.rdma.0",
+        );
+        for (address, driver) in [("0000:07:00.1", "ice"), ("0000:19:00.0", "bnxt_en"), ("0002:41:00.2", "vfio-pci")] {
+            host.symlink(format!("/sys/bus/pci/devices/{address}"), format!("../../../devices/pci0000:00/{address}"));
+            host.symlink(
+                format!("/sys/devices/pci0000:00/{address}/driver"),
+                format!("../../../bus/pci/drivers/{driver}"),
+            );
+        }
+        let host = Arc::new(host).host();
+        let lines = "\
+            [1.000000] ice 0000:07:00.1 rocep7s0f1: abnormal ae_id = 0x401 bool qp=1 qp_id = 1, ae_src=5\n\
+            [1.000001] infiniband rocep7s0f1: Fatal error (1) on MAD QP (1)\n\
+            [1.000002] infiniband left: Failed to modify HW QP\n\
+            [1.000003] bnxt_re.bnxt_re bnxt_en.rdma.0: QPLIB: cmdq[0xd3a]=0x9 status 0x3\n\
+            [1.000004] NETDEV WATCHDOG: ens3f0 (bnxt_en): transmit queue 3 timed out\n\
+            [1.000005] DMAR: [DMA Read NO_PASID] Request device [41:00.2] fault addr 0x7 [fault reason 0x06] x\n\
+            [1.000006] pci 0000:07:00.1: can't enable 16 VFs (bus 41 out of range of [bus 07])\n\
+            [1.000007] infiniband gone: abnormal ae_id = 0x401 bool qp=1 qp_id = 1, ae_src=5\n";
+        assert_eq!(
+            all_of(lines, &host),
+            [
+                "irdma qp_error 0000:07:00.1",
+                "ib_core qp_error 0000:07:00.1",
+                "bnxt_re command_failed 0000:19:00.0",
+                "bnxt_re command_failed 0000:19:00.0",
+                "bnxt_en tx_timeout 0000:19:00.0",
+                "iommu iommu_fault 0002:41:00.2",
+                "pci sriov_failed 0000:07:00.1",
+                "irdma qp_error gone",
+            ]
+        );
+    }
+
+    #[test]
+    fn errors_that_the_firmware_takes_first_count_once() {
+        let lines = "\
+            [7.000000] {3}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 4\n\
+            [7.000001] {3}[Hardware Error]: event severity: corrected\n\
+            [7.000002] {3}[Hardware Error]:  Error 0, type: corrected\n\
+            [7.000003] {3}[Hardware Error]:   section_type: PCIe error\n\
+            [7.000004] {3}[Hardware Error]:   device_id: 0000:20:03.1\n\
+            [7.000005] {3}[Hardware Error]:   vendor_id: 0x1022, device_id: 0x1453\n\
+            [7.000006] pcieport 0000:20:03.1: AER: aer_status: 0x00001000, aer_mask: 0x00006000\n\
+            [7.000007] pcieport 0000:20:03.1: AER:    [12] Timeout\n\
+            [7.000008] pcieport 0000:20:03.1: AER: aer_layer=Data Link Layer, aer_agent=Transmitter ID\n";
+        assert_eq!(all(lines), ["pcieport aer_correctable 0000:20:03.1"]);
+    }
+
+    #[test]
     fn who_speaks() {
         let lines = "\
             [   13.283871] mlx5_core 0001:29:00.0: print_health_info:383:(pid 0): irisc_index 2\n\
@@ -257,7 +357,7 @@ mod tests {
             all(lines),
             [
                 "mlx5_core firmware_fatal 0001:29:00.0",
-                "mlx5_core module_error",
+                "mlx5_core module_hot",
                 "mlx5_core link_down 10000:01:00.0",
                 "mlx5_ib qp_error mlx5_7",
                 "irdma qp_error 0000:84:00.0",
@@ -275,7 +375,7 @@ mod tests {
         fn no_lines_break_it(lines in proptest::collection::vec(any::<String>(), 0..8), like in "(mlx5_core|pcieport|infiniband|ice|AER:)? ?[0-9a-f:. A-Za-z\\[\\]=()]{0,60}") {
             let mut reader = Reader::default();
             for line in lines.iter().chain([&like]) {
-                let _ = reader.read(&dmesg(line));
+                let _ = reader.read(&dmesg(line), &NoNames);
             }
         }
     }

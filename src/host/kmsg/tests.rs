@@ -110,7 +110,7 @@ impl Logs {
 }
 
 fn count(log: &KernelLog, driver: MessageSource, kind: MessageKind) -> u64 {
-    log.counts.iter().find(|(pair, _)| *pair == (driver, kind)).map(|(_, count)| *count).unwrap()
+    log.counts.iter().find(|(pair, _)| *pair == (driver, kind)).map_or(0, |(_, count)| *count)
 }
 
 const DOWN: &str = "mlx5_core 0000:41:00.0 eth4: Link down";
@@ -194,6 +194,19 @@ fn text_grows_at_its_end() {
     host.set("/dmesg.txt", format!("[    1.000000] {DOWN}\n[    2.000000] {DOWN}\n[    3.000000] {DOWN}\n"));
     let log = logs.read(15);
     assert_eq!((log.groups[0].count, count(&log, MessageSource::Mlx5Core, MessageKind::LinkDown)), (3, 1));
+}
+
+#[test]
+fn counts_begin_at_zero_for_the_drivers_that_are_loaded() {
+    let host = Arc::new(MemoryHost::new());
+    host.set("/kmsg", "6,7,1000000,-;x\n");
+    host.directory("/sys/bus/pci/drivers/ice");
+    host.directory("/sys/module/siw");
+    let log = Logs::new(host.host()).read(10);
+    let has = |driver| log.counts.iter().any(|((other, _), count)| *other == driver && *count == 0);
+    use MessageSource::{BnxtRe, Ice, Iommu, Irdma, Mlx5Core, Pcieport, Siw};
+    assert_eq!([Ice, Irdma, Siw, Pcieport, Iommu].map(has), [true; 5]);
+    assert_eq!([Mlx5Core, BnxtRe].map(has), [false; 2]);
 }
 
 #[test]
