@@ -36,7 +36,7 @@ fn log(report: &HostReport) -> &KernelLog {
 
 fn links_down(report: &HostReport) -> u64 {
     let pair = (MessageSource::Mlx5Core, MessageKind::LinkDown);
-    log(report).counts.iter().find(|(other, _)| *other == pair).map(|(_, count)| *count).unwrap()
+    log(report).counts.iter().find(|(other, _)| *other == pair).map_or(0, |(_, count)| *count)
 }
 
 fn losses(report: &HostReport) -> Vec<String> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::reader::Message;
+use super::rules;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind, MessageSource, RECENT_TIMES};
 use crate::model::time::BootTime;
@@ -28,14 +29,25 @@ pub(super) struct Groups {
 }
 
 impl Groups {
-    /// None yet; these are counted from zero on.
-    pub(super) fn new(expected: impl IntoIterator<Item = (MessageSource, MessageKind)>) -> Self {
-        Self { counts: expected.into_iter().map(|pair| (pair, 0)).collect(), groups: BTreeMap::new() }
+    /// None yet; what these drivers may say is counted from zero on.
+    pub(super) fn new(loaded: &[MessageSource]) -> Self {
+        let mut groups = Self { counts: BTreeMap::new(), groups: BTreeMap::new() };
+        groups.expect(loaded);
+        groups
+    }
+
+    fn expect(&mut self, drivers: &[MessageSource]) {
+        for pair in rules::pairs().into_iter().filter(|(driver, _)| drivers.contains(driver)) {
+            self.counts.entry(pair).or_default();
+        }
     }
 
     /// Takes a message; one from before the start is not counted as new.
     pub(super) fn add(&mut self, message: Message, at: BootTime, sequence: Option<u64>, is_new: bool, now: BootTime) {
         let Message { driver, kind, address, device, of_rdma, text } = message;
+        if !self.counts.contains_key(&(driver, kind)) {
+            self.expect(&[driver]);
+        }
         if is_new {
             *self.counts.entry((driver, kind)).or_default() += 1;
         }

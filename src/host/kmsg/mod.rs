@@ -25,7 +25,7 @@ use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, 
 use super::file::PolledFile;
 use super::io::{Host, OpenFile, reason_of};
 use super::system;
-use crate::model::kmsg::{MessageKind, MessageSource};
+use crate::model::kmsg::MessageSource;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
@@ -77,22 +77,17 @@ impl Kmsg {
         sources.into_iter().find(there)
     }
 
-    /// What may be counted on this host, so that each count begins at zero: of the drivers that it has loaded, and of
-    /// the kernel's parts that speak of any function.
-    fn expected(&self) -> Vec<(MessageSource, MessageKind)> {
+    /// The drivers whose messages are counted from zero on: those that the host has loaded, and the kernel's parts that
+    /// speak of any function.
+    fn loaded(&self) -> Vec<MessageSource> {
         let drivers = self.host.sysfs.join("bus/pci/drivers");
         let modules = self.host.sysfs.join("module");
         let is_loaded = |driver: &MessageSource| {
             let name = driver.as_str();
             self.host.io.stamp(&drivers.join(name)).is_ok() || self.host.io.stamp(&modules.join(name)).is_ok()
         };
-        let mut loaded: Vec<MessageSource> = Vec::new();
-        for driver in MessageSource::ALL {
-            if !driver.is_of_rdma() || driver.family().iter().any(is_loaded) {
-                loaded.push(*driver);
-            }
-        }
-        rules::pairs().into_iter().filter(|(driver, _)| loaded.contains(driver)).collect()
+        let counted = |driver: &&MessageSource| !driver.is_of_rdma() || driver.family().iter().any(is_loaded);
+        MessageSource::ALL.iter().filter(counted).copied().collect()
     }
 }
 
@@ -110,7 +105,7 @@ impl Collector for Kmsg {
                 offset: 0,
                 seen_lines: 0,
                 reader: Reader::default(),
-                groups: Groups::new(self.expected()),
+                groups: Groups::new(&self.loaded()),
                 overruns: 0,
                 lost: 0,
                 forks: 0,

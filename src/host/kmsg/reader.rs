@@ -139,7 +139,7 @@ fn meaning(speaker: &Speaker<'_>, subject: &Subject<'_>) -> Option<(MessageSourc
     let known = of(subject.driver).or_else(|| of(speaker.driver));
     let is_rdma = speaker.is_rdma || subject.is_rdma;
     let known = known.or_else(|| of(Some(MessageSource::IbCore).filter(|_| is_rdma)));
-    let has_function = subject.address.is_some() || speaker.address_in_text().is_some();
+    let has_function = subject.address.is_some() || speaker.driver.is_some() || speaker.address_in_text().is_some();
     let known = known.or_else(|| of(Some(MessageSource::Pci).filter(|_| has_function)));
     let names_nobody = speaker.driver.is_none() && subject.driver.is_none() && speaker.address.is_none();
     known.or_else(|| rules::meaning_of_any(text, speaker.is_rdma).filter(|_| names_nobody))

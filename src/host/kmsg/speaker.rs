@@ -35,7 +35,7 @@ impl<'a> Speaker<'a> {
             return Self { driver: MessageSource::by_name(module), text: rest, ..Self::default() };
         }
         if first.contains(':') {
-            return Self::module(first, rest);
+            return Self::module(line, first, rest);
         }
         let driver = MessageSource::by_name(first);
         let (second, after) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -43,10 +43,14 @@ impl<'a> Speaker<'a> {
             let text = after.trim_start();
             return match second.parse() {
                 Ok(address) => Self { driver, address: Some(address), text, ..Self::default() }.with_device_first(),
+                Err(_) if driver.is_none() && first != "infiniband" => Self { text: line, ..Self::default() },
                 Err(_) => Self { driver, name: word(second), is_rdma: first == "infiniband", text, ..Self::default() },
             };
         }
-        let Ok(address) = second.parse() else { return Self { driver, text: rest, ..Self::default() } };
+        let Ok(address) = second.parse() else {
+            let text = if driver.is_some() { rest } else { line };
+            return Self { driver, text, ..Self::default() };
+        };
         // A device or interface stands between address and text; an interface may have its state behind it.
         let (names, text) = after.split_once(": ").unwrap_or(("", after));
         let name = names.split(' ').next().filter(|name| names.len() == name.len() || names.ends_with(')'));
@@ -68,13 +72,23 @@ impl<'a> Speaker<'a> {
 
     /// `siw: text`, `mlx4_en: eth0: text`, `ib0: text`, or a driver's own function in the place of its name
     /// (`mlx5_port_module_event:1131:(pid 0): text`).
-    fn module(first: &'a str, rest: &'a str) -> Self {
-        let (name, _) = first.split_once(':').unwrap_or((first, ""));
+    fn module(line: &'a str, first: &'a str, rest: &'a str) -> Self {
+        let (name, after) = first.split_once(':').unwrap_or((first, ""));
+        // Its number may follow the name, and its words at once.
+        let numbered = name.trim_end_matches(|letter: char| letter.is_ascii_digit());
+        if numbered == "ocrdma" && !after.is_empty() {
+            let at = name.len() + 1;
+            let driver = MessageSource::by_name(numbered);
+            return Self { driver, text: line.get(at..).unwrap_or_default(), ..Self::default() };
+        }
         let of_function = || name.starts_with("mlx5_").then_some(MessageSource::Mlx5Core);
         let driver = MessageSource::by_name(name).or_else(of_function);
         if driver == Some(MessageSource::Mlx4En) {
             let (interface, text) = rest.split_once(": ").unwrap_or(("", rest));
             return Self { driver, name: word(interface), text, ..Self::default() };
+        }
+        if let Some((device, _)) = name.split_once('/') {
+            return Self { driver, name: word(device), is_rdma: true, text: rest, ..Self::default() };
         }
         let alone = first.strip_suffix(':').filter(|name| driver.is_none() && !name.contains(':'));
         // IP over InfiniBand names its interface alone.
@@ -128,7 +142,9 @@ mod tests {
             ("NETDEV WATCHDOG: eth0 (ice): text", "ice", "", "eth0", "NETDEV WATCHDOG: eth0 (ice): text"),
             ("mana 7870:00:00.0: text", "mana", "7870:00:00.0", "", "text"),
             ("eth7 0000:01:00.0: text", "", "0000:01:00.0", "", "text"),
-            ("no names at all", "", "", "", "names at all"),
+            ("mlx5_0/1: text", "mlx5_core", "", "mlx5_0", "text"),
+            ("ocrdma0:text more", "ocrdma", "", "", "text more"),
+            ("no names at all", "", "", "", "no names at all"),
         ];
         for (line, driver, address, name, text) in table {
             let speaker = Speaker::of(line);

@@ -2,7 +2,7 @@
 
 use crate::guest::{Guest, on_each_kernel};
 
-const ERRORS: [(&str, &str); 2] = [("driver", "mlx5_core"), ("kind", "module_error")];
+const ERRORS: [(&str, &str); 2] = [("driver", "mlx5_core"), ("kind", "module_fault")];
 
 fn say(guest: &mut Guest, line: &str) {
     guest.sh(&format!("echo '{line}' > /sys/kernel/debug/labib/say"));

@@ -14,10 +14,10 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: QIB, file: "drivers/infiniband/hw/qib/qib_iba7322.c", lines: &[
         line(FunctionOfDevice, "Fatal Hardware Error, no longer usable, SN %.16s", MessageKind::DeviceHealth),
         line(FunctionOfDevice, "HCA unusable until powercycled", MessageKind::DeviceHealth),
+        line(FunctionOfDevice, "Read of hardware error status failed (all bits set); ignoring", MessageKind::DeviceHealth),
         line(FunctionOfDevice, "%s hardware error", MessageKind::FirmwareFatal),
         line(FunctionOfDevice, "Failed to initialize after reset, unusable", MessageKind::DeviceHealth),
         line(FunctionOfDevice, "Got reset, requires re-init (unload and reload driver)", MessageKind::DeviceHealth),
-        line(FunctionOfDevice, "Read of hardware error status failed (all bits set); ignoring", MessageKind::DeviceHealth),
     ]},
     Source { drivers: QIB, file: "drivers/infiniband/hw/qib/qib_intr.c", lines: &[
         line(FunctionOfDevice, "Read of chip interrupt status failed disabling interrupts", MessageKind::DeviceHealth),
@@ -42,7 +42,7 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: OCRDMA, file: "drivers/infiniband/hw/ocrdma/ocrdma_hw.c", lines: &[
         line(Function, "Fatal event received", MessageKind::FirmwareFatal),
         line(Module(""), "mailbox timeout: fw not responding", MessageKind::CommandTimeout),
-        line(Module(""), "ocrdma%d:Async event - qpid %u is not valid", MessageKind::QpError),
+        line(Module("ocrdma0:"), "Async event - qpid %u is not valid", MessageKind::QpError),
     ]},
     Source { drivers: OCRDMA, file: "drivers/infiniband/hw/ocrdma/ocrdma_verbs.c", lines: &[
         line(Module(""), "%s(%d) fw not responding.", MessageKind::CommandTimeout),

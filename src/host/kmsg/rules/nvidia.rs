@@ -98,7 +98,7 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: IB, file: "drivers/infiniband/hw/mlx5/qp.c", lines: &[
         older(TracedFunction, "bad qp 0x%x", MessageKind::QpError),
         older(TracedFunction, "bad QP", MessageKind::QpError),
-        line(Module(""), "%s/%d: QP %d error: %s (0x%x 0x%x 0x%x)", MessageKind::QpError),
+        line(Module("mlx5_0/1: "), "QP %d error: %s (0x%x 0x%x 0x%x)", MessageKind::QpError),
     ]},
     Source { drivers: IB, file: "drivers/infiniband/hw/mlx5/umr.c", lines: &[
         line(TracedRdmaClass, "reg umr failed (%u). Trying to recover and resubmit the flushed WQEs, mkey = %u", MessageKind::CommandFailed),

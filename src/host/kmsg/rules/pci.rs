@@ -62,6 +62,6 @@ pub(super) const SOURCES: &[Source] = &[
     ]},
     Source { drivers: PCI, file: "drivers/base/dd.c", lines: &[
         line(Function, "probe with driver %s failed with error %d", MessageKind::ProbeFailed),
-        older(Module(""), "%s: probe of %s failed with error %d", MessageKind::ProbeFailed),
+        older(Module("mlx5_core: "), "probe of %s failed with error %d", MessageKind::ProbeFailed),
     ]},
 ];

@@ -47,9 +47,9 @@ pub(super) const SOURCES: &[Source] = &[
         line(RdmaDevice, "non-flush error status = %d", MessageKind::QpError),
     ]},
     Source { drivers: SIW, file: "drivers/infiniband/sw/siw/siw_qp_rx.c", lines: &[
-        line(Module(""), "siw: crc error. in: %08x, own %08x, op %u", MessageKind::QpError),
+        line(Module("siw: "), "crc error. in: %08x, own %08x, op %u", MessageKind::QpError),
     ]},
     Source { drivers: SIW, file: "drivers/infiniband/sw/siw/siw_main.c", lines: &[
-        line(Module(""), "siw: device registration error %d", MessageKind::ProbeFailed),
+        line(Module("siw: "), "device registration error %d", MessageKind::ProbeFailed),
     ]},
 ];

@@ -50,6 +50,7 @@ fn printed(driver: MessageSource, line: &Line) -> String {
         let at = words.rfind("some words").expect("a word where the rule wants one");
         words.replace_range(at.., &words[at..].replace("some words", line.word));
     }
+    let words = words.replace("(some words): transmit", &format!("({}): transmit", parent.as_str()));
     match line.caller {
         Caller::Function => format!("{function}: {words}"),
         Caller::TracedFunction => format!("{function}: mlx5_function:1234:(pid 567): {words}"),
