@@ -1,7 +1,7 @@
 //! `/proc/interrupts`, as a stream: rows of CPUs' counts, of which only those that someone asks for are taken apart.
 //!
-//! The header names the CPUs that are online; a row has a number, a colon, one count for each of them, the chip, its
-//! line there and the names of the actions. Architectures add rows of their own with letters and other columns.
+//! The header names the CPUs that are online; a row has a number, a colon, one count for each of them, the chip, mostly
+//! its line there, and the names of the actions. Architectures add rows of their own with letters and other columns.
 
 use std::io;
 
@@ -164,23 +164,48 @@ fn digits(text: &[u8]) -> Option<(u32, &[u8])> {
     (rest.len() < text.len()).then_some((value, rest))
 }
 
-/// `  IR-PCI-MSIX-0000:01:00.0    1-edge      mlx5_comp0@pci:…`, or `  GICv3  27 Level     arch_timer`.
+/// `  IR-PCI-MSIX-0000:01:00.0    1-edge      mlx5_comp0@pci:…` on x86, `  GICv3  27 Level     arch_timer` where the
+/// trigger is told, `  PCI-MSI  mlx5_comp0@pci:…` where a chip has no lines (s390). A chip's name may have more than one
+/// word (`SiFive PLIC`); two spaces stand before the names of the actions.
 fn parse_tail(rest: &[u8]) -> RowNames<'_> {
     // An action's name may be any bytes; up to the first that are no text it still tells whose it is.
     let text = match std::str::from_utf8(rest) {
         Ok(text) => text,
         Err(error) => rest.get(..error.valid_up_to()).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or(""),
     };
-    let (chip, rest) = word(text);
-    let (_line, rest) = word(rest);
-    let (trigger, after) = word(rest);
-    let names_trigger = ["Level", "Edge"].iter().any(|word| trigger.strip_prefix(word).is_some_and(is_end_of_trigger));
-    RowNames { chip, actions: if names_trigger { after } else { rest }.trim() }
+    let text = text.trim_start();
+    let (_, mut rest) = word(text);
+    while let Some(next) = rest.strip_prefix(' ').filter(|next| !next.starts_with(' ')) {
+        let (name, after) = word(next);
+        if name.is_empty() || is_line(name) || is_trigger(name) {
+            break;
+        }
+        rest = after;
+    }
+    let chip = text.get(..text.len() - rest.len()).unwrap_or_default();
+    for part in [is_line, is_trigger, is_handler] {
+        let (name, after) = word(rest);
+        if part(name) {
+            rest = after;
+        }
+    }
+    RowNames { chip, actions: rest.trim() }
 }
 
-/// Nothing, or the name of the flow handler.
-fn is_end_of_trigger(rest: &str) -> bool {
-    rest.is_empty() || rest.starts_with('-')
+/// A line of the chip, with the name of the flow handler where nothing stands between: `27`, `1-edge`.
+fn is_line(word: &str) -> bool {
+    let number = word.split_once('-').map_or(word, |(number, _)| number);
+    !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `Level`, `Edge`, or the same with the name of the flow handler.
+fn is_trigger(word: &str) -> bool {
+    ["Level", "Edge"].iter().any(|name| word.strip_prefix(name).is_some_and(|rest| rest.is_empty() || is_handler(rest)))
+}
+
+/// `-fasteoi`.
+fn is_handler(word: &str) -> bool {
+    word.len() > 1 && word.starts_with('-')
 }
 
 /// The first word of a text, and what follows it.
@@ -297,6 +322,54 @@ mod tests {
             assert_eq!(rows(wrong.as_bytes(), 9).0.unwrap_err().kind(), io::ErrorKind::InvalidData, "{wrong:?}");
         }
         assert_eq!(rows(b"CPU0\n 1:  2 a 0-edge b", 3).1.rows.len(), 1);
+    }
+
+    #[test]
+    fn rows_of_every_architecture() {
+        let table = [
+            (
+                "IR-PCI-MSIX-0000:01:00.0    1-edge      mlx5_comp0@pci:0000:01:00.0",
+                "IR-PCI-MSIX-0000:01:00.0",
+                "mlx5_comp0@pci:0000:01:00.0",
+            ),
+            ("IR-IO-APIC   16-fasteoi   ehci_hcd:usb1, mmc0", "IR-IO-APIC", "ehci_hcd:usb1, mmc0"),
+            (
+                "ITS-PCI-MSIX-0000:01:00.0   3 Edge      mlx5_comp2@pci:0000:01:00.0",
+                "ITS-PCI-MSIX-0000:01:00.0",
+                "mlx5_comp2@pci:0000:01:00.0",
+            ),
+            ("ITS-MSI 536870913 Edge      mlx5_async0@pci:0004:01:00.0", "ITS-MSI", "mlx5_async0@pci:0004:01:00.0"),
+            ("  GICv3  27 Level     arch_timer", "GICv3", "arch_timer"),
+            ("XIVE-IRQ 2097187 Edge      mlx5_comp4@pci:0033:01:00.0", "XIVE-IRQ", "mlx5_comp4@pci:0033:01:00.0"),
+            ("XIVE-IPI   0 Edge      IPI-0", "XIVE-IPI", "IPI-0"),
+            (
+                "PCI-MSIX-0000:02:00.0   5-edge      mlx5_comp1@pci:0000:02:00.0",
+                "PCI-MSIX-0000:02:00.0",
+                "mlx5_comp1@pci:0000:02:00.0",
+            ),
+            ("PCH MSI  14  Edge     mlx5_comp1@pci:0000:02:00.0", "PCH MSI", "mlx5_comp1@pci:0000:02:00.0"),
+            (
+                "AVEC-PCI-MSIX-0000:02:00.0   1-edge      mlx5_comp0@pci:0000:02:00.0",
+                "AVEC-PCI-MSIX-0000:02:00.0",
+                "mlx5_comp0@pci:0000:02:00.0",
+            ),
+            (
+                "IMSIC-PCI-MSIX-0001:01:00.0   0 Edge      mlx5_async0@pci:0001:01:00.0",
+                "IMSIC-PCI-MSIX-0001:01:00.0",
+                "mlx5_async0@pci:0001:01:00.0",
+            ),
+            ("SiFive PLIC  10 Edge      virtio0", "SiFive PLIC", "virtio0"),
+            ("RISC-V INTC   5 Edge      riscv-timer", "RISC-V INTC", "riscv-timer"),
+            (" PCI-MSI      mlx5_comp0@pci:0001:00:00.0", "PCI-MSI", "mlx5_comp0@pci:0001:00:00.0"),
+            (" PCI-MSI  a name with 12 words", "PCI-MSI", "a name with 12 words"),
+            ("GICv3  27 Level    -fasteoi  arch_timer", "GICv3", "arch_timer"),
+            ("PCI-MSI      Edge      name", "PCI-MSI", "name"),
+            ("None", "None", ""),
+            ("", "", ""),
+        ];
+        for (tail, chip, actions) in table {
+            assert_eq!(parse_tail(tail.as_bytes()), RowNames { chip, actions }, "{tail}");
+        }
     }
 
     #[test]
