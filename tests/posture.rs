@@ -60,7 +60,7 @@ fn said(report: &HostReport) -> Vec<(&'static str, String)> {
     findings
         .map(|found| {
             assert_eq!((found.severity, found.subject.to_string()), (Severity::Info, format!("host/{}", found.reason)));
-            (found.reason, found.summary.clone())
+            (found.reason.as_str(), found.summary.clone())
         })
         .collect()
 }

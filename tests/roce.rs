@@ -315,7 +315,7 @@ impl Play {
     }
 
     fn reason(&self) -> Option<&'static str> {
-        self.finding().map(|finding| finding.condition.reason)
+        self.finding().map(|finding| finding.condition.reason.as_str())
     }
 
     fn summary(&self) -> &str {
@@ -403,7 +403,9 @@ fn a_finding_comes_after_its_hold_time_and_goes_when_it_has_been_quiet() {
     assert_eq!(play.reason(), Some("discards"));
     play.rise(10, &[]);
     assert_eq!(play.reason(), None);
-    assert!(play.report.as_ref().unwrap().recovered.iter().any(|(ended, _)| ended.condition.reason == "discards"));
+    assert!(
+        play.report.as_ref().unwrap().recovered.iter().any(|(ended, _)| ended.condition.reason.as_str() == "discards")
+    );
 }
 
 #[test]

@@ -83,12 +83,14 @@ fn judge(view: &View<'_>, function: &PciFunction, [correctable, nonfatal, fatal]
     });
     let seen = if names.is_empty() { String::new() } else { format!(" (since boot: {})", names.join(", ")) };
     let advice = match class {
-        AerSeverity::Correctable => "the link repairs them, but many mean a bad contact, riser or retimer",
-        AerSeverity::Nonfatal => "transactions were lost; look at the kernel log for the header",
-        AerSeverity::Fatal => "the link is not reliable; drain the host, look at the kernel log, reseat the card",
+        AerSeverity::Correctable => {
+            "the link corrected them; if they continue, check the card's seating, the riser and the retimer"
+        }
+        AerSeverity::Nonfatal => "PCIe transactions were lost; check the kernel log for the TLP header",
+        AerSeverity::Fatal => "the link is unreliable; drain the host, check the kernel log, then reseat the card",
     };
-    let summary = format!("{who} reports PCIe errors in the last hour: {}{seen}; {advice}.", parts.join(", "));
-    let condition = Condition::new(Check::PcieAer, Subject::Pci(function.address), severity, class.as_str(), summary);
+    let summary = format!("{who} reported PCIe errors in the last hour: {}{seen}; {advice}.", parts.join(", "));
+    let condition = Condition::new(Check::PcieAer, Subject::Pci(function.address), severity, class.into(), summary);
     Some(
         condition
             .device(device)

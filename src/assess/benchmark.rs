@@ -11,6 +11,7 @@ use crate::model::check::{Check, Severity};
 use crate::model::count::counted;
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::ids::PortKey;
+use crate::model::reason::FindingReason;
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 
@@ -129,7 +130,7 @@ pub fn judge(
     let values = measured.bandwidth.iter().map(|(_, value)| *value);
     let mut values = values.chain(measured.latency.iter().map(|(_, _, value)| *value));
     if measured.is_empty() || values.any(|value| !value.is_finite() || value <= 0.0) {
-        let text = "the program gave no value that can be true".to_owned();
+        let text = "the program reported no plausible value".to_owned();
         return said(Outcome::Inconclusive, "impossible_value", text);
     }
     let ceiling = ceiling.filter(|_| hardware && matches!(key.probe, Benchmark::RdmaLoopback | Benchmark::RdmaPeer));
@@ -138,7 +139,8 @@ pub fn judge(
     for (value, ways) in ways {
         let Some((value, ceiling)) = value.zip(ceiling) else { continue };
         if value.0 > ceiling.bound(key.probe) * ways {
-            let text = format!("{value} is more than the lane can carry ({}): it is not believed", ceiling.payload);
+            let text =
+                format!("{value} exceeds what the path can carry ({}), so the result is discarded", ceiling.payload);
             return said(Outcome::Inconclusive, "impossible_value", text);
         }
     }
@@ -146,8 +148,8 @@ pub fn judge(
         && value.0 < ceiling.payload.0 * OF_CEILING
     {
         let text = format!(
-            "{value} is {} of what the lane can carry ({}): slow though its links say otherwise. Look at the NUMA node \
-             of the memory, at `lanewatch check`, at power settings, and run it again on an idle host",
+            "{value} is {} of what the path can carry ({}), although its links look fine. Check the NUMA node of the \
+             memory, `lanewatch check` and power settings, then run it again on an idle host",
             percent(value, ceiling.payload),
             ceiling.payload
         );
@@ -168,7 +170,7 @@ fn below_history(measured: &Measurements, past: &BenchmarkHistory, profile: &str
         let usual = past.usual(profile, |m| m.bandwidth(*direction).map(|value| value.0));
         if let Some(usual) = usual.filter(|usual| *value < usual * OF_HISTORY) {
             let (value, usual) = (BytesPerSecond(*value), BytesPerSecond(usual));
-            return Some(format!("{value} is {} of the {usual} that it was here before", percent(value, usual)));
+            return Some(format!("{value} is {} of the usual {usual} on this host", percent(value, usual)));
         }
     }
     for (direction, statistic, value) in &measured.latency {
@@ -177,7 +179,12 @@ fn below_history(measured: &Measurements, past: &BenchmarkHistory, profile: &str
         }
         let usual = past.usual(profile, |m| m.latency(*direction, *statistic));
         if let Some(usual) = usual.filter(|usual| *value > usual / OF_HISTORY) {
-            return Some(format!("a {} takes {:.2} us, {:.2} us before", direction.as_str(), value * 1e6, usual * 1e6));
+            return Some(format!(
+                "a {} takes {:.2} us; usual on this host: {:.2} us",
+                direction.as_str(),
+                value * 1e6,
+                usual * 1e6
+            ));
         }
     }
     None
@@ -222,16 +229,15 @@ fn subject(key: &BenchmarkKey) -> Subject {
 /// `probe_slow`: three of the last five runs at different times were slow.
 pub fn slow(view: &View<'_>, verdicts: &mut Verdicts) {
     each(view, verdicts, Check::ProbeSlow, Outcome::Slow, |run| match &*run.reason {
-        "below_history" => "below_history",
-        _ => "below_ceiling",
+        "below_history" => FindingReason::BelowHistory,
+        _ => FindingReason::BelowCeiling,
     });
 }
 
 /// `probe_failing`: three of the last five runs at different times could not move data.
 pub fn failing(view: &View<'_>, verdicts: &mut Verdicts) {
     each(view, verdicts, Check::ProbeFailing, Outcome::Failed, |run| {
-        let known = Failure::ALL.iter().find(|failure| failure.as_str() == &*run.reason);
-        known.map_or("failed", |failure| failure.as_str())
+        Failure::parse(&run.reason).map_or(FindingReason::Failed, FindingReason::from)
     });
 }
 
@@ -240,7 +246,7 @@ fn each(
     verdicts: &mut Verdicts,
     check: Check,
     outcome: Outcome,
-    word: fn(&BenchmarkRun) -> &'static str,
+    reason: fn(&BenchmarkRun) -> FindingReason,
 ) {
     for (key, past) in &view.history.probes {
         let here = key.device().is_none_or(|device| view.snapshot.device(device).is_some());
@@ -259,7 +265,7 @@ fn each(
         let at = subject(key);
         let summary =
             format!("{name}{peer} on {at} {verb} in {count} of the last {}: {}.", counted(of, "run"), run.text);
-        let mut condition = Condition::new(check, at, Severity::Warning, word(run), summary).hold(Hold::None);
+        let mut condition = Condition::new(check, at, Severity::Warning, reason(run), summary).hold(Hold::None);
         let measured = run.measured.bandwidth.first().map(|(_, value)| *value);
         condition = condition
             .with_evidence("probe", Some(name))

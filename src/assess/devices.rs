@@ -7,6 +7,7 @@ use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::ids::{DeviceName, Guid};
+use crate::model::reason::FindingReason;
 
 /// `device_missing`: in the baseline or the policy, and not listed. A listing that failed says nothing.
 pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
@@ -31,11 +32,11 @@ pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
         }
         let at = known.pci_address.as_deref().map(|address| format!(" (last at {address})")).unwrap_or_default();
         let summary = format!(
-            "{name}{at} is gone: it was here before and the kernel no longer lists it. Look at the kernel log for its \
-             driver and PCI address; if it was removed on purpose, run `lanewatch baseline accept`."
+            "{name}{at} is missing: it is in the baseline and the kernel no longer lists it. Check the kernel log for \
+             its driver and PCI address. If it was removed on purpose, run `lanewatch baseline accept`."
         );
         let address = known.pci_address.as_deref().and_then(|address| address.parse().ok());
-        verdicts.found(gone(name, "baseline", summary).address(address));
+        verdicts.found(gone(name, FindingReason::Baseline, summary).address(address));
     }
     let policy = view.policy.devices.iter();
     for name in policy.filter(|name| !view.history.baseline.devices.values().any(|known| known.name == name.as_str())) {
@@ -43,14 +44,14 @@ pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
             None => verdicts.unknown(Check::DeviceMissing, Subject::Device(name.clone()), None),
             Some(here) if here.contains(name.as_str()) => verdicts.ok(Check::DeviceMissing),
             Some(_) => {
-                let summary = format!("{name} is not here, and the policy expects it (policy.devices).");
-                verdicts.found(gone(name.clone(), "policy", summary));
+                let summary = format!("{name} is missing: the policy expects it (policy.devices).");
+                verdicts.found(gone(name.clone(), FindingReason::Policy, summary));
             }
         }
     }
 }
 
-fn gone(name: DeviceName, reason: &'static str, summary: String) -> Condition {
+fn gone(name: DeviceName, reason: FindingReason, summary: String) -> Condition {
     Condition::new(Check::DeviceMissing, Subject::Device(name), Severity::Critical, reason, summary)
         .hold(Hold::Passes(3))
 }

@@ -54,15 +54,15 @@ fn condition(
     let FunctionHealth { pci_address, device, .. } = health;
     let names: Vec<&str> = broken.iter().map(|(_, _, reporter)| &*reporter.name).collect();
     let summary = format!(
-        "{device} ({pci_address}): the driver's health reporter {} is in error ({}, {}). {} `devlink \
-         health show pci/{pci_address} reporter {}` has more.",
+        "{device} ({pci_address}): the driver's health reporter {} is in error ({}, {}). {} Details: `devlink \
+         health show pci/{pci_address} reporter {}`.",
         names.join(", "),
         counted(worst.errors, "error"),
         counted_as(worst.recoveries, "recovery", "recoveries"),
         advice(kind),
         worst.name,
     );
-    Condition::new(Check::KernelMessage, Subject::Pci(*pci_address), severity, kind.as_str(), summary)
+    Condition::new(Check::KernelMessage, Subject::Pci(*pci_address), severity, kind.into(), summary)
         .device(Some(device.clone()))
         .with_evidence("reporter", Some(&*worst.name))
         .with_evidence("reporter_errors", Some(worst.errors))
@@ -99,6 +99,7 @@ mod tests {
     use super::*;
     use crate::assess::testing::seen;
     use crate::model::ids::DeviceName;
+    use crate::model::reason::FindingReason;
 
     fn reporter(name: &str, in_error: bool) -> Reporter {
         Reporter { name: Arc::from(name), in_error, errors: 3, recoveries: 2, auto_recover: Some(true) }
@@ -132,14 +133,14 @@ mod tests {
         ] {
             let verdicts = judged(vec![reporter("rx", false), reporter(name, true)], Vec::new());
             let [condition] = &verdicts.conditions[..] else { panic!("{name}") };
-            assert_eq!((condition.reason, condition.severity), (reason, severity), "{name}");
+            assert_eq!((condition.reason.as_str(), condition.severity), (reason, severity), "{name}");
             assert_eq!(condition.subject.to_string(), "0000:81:00.0");
             assert_eq!(condition.device, Some(DeviceName::new("mlx5_0")));
             assert!(condition.summary.contains(&format!("reporter {name} is in error (3 errors, 2 recoveries)")));
         }
         let verdicts = judged(vec![reporter("tx", true), reporter("fw_fatal", true)], Vec::new());
         let [condition] = &verdicts.conditions[..] else { panic!() };
-        assert_eq!(condition.reason, "firmware_fatal");
+        assert_eq!(condition.reason, FindingReason::FirmwareFatal);
         assert!(condition.summary.contains("reporter fw_fatal, tx is in error"), "{}", condition.summary);
     }
 
@@ -147,14 +148,20 @@ mod tests {
     fn what_the_log_says_of_the_function_is_the_same_finding() {
         let subject = Subject::Pci("0000:81:00.0".parse().unwrap());
         let said = |severity| {
-            Condition::new(Check::KernelMessage, subject.clone(), severity, "link_down", "The log said it.".to_owned())
+            Condition::new(
+                Check::KernelMessage,
+                subject.clone(),
+                severity,
+                FindingReason::LinkDown,
+                "The log said it.".to_owned(),
+            )
         };
         let verdicts = judged(vec![reporter("fw", true)], vec![said(Severity::Info)]);
         let [condition] = &verdicts.conditions[..] else { panic!() };
-        assert_eq!((condition.reason, condition.severity), ("device_health", Severity::Critical));
+        assert_eq!((condition.reason.as_str(), condition.severity), ("device_health", Severity::Critical));
         assert!(condition.summary.starts_with("The log said it. mlx5_0 (0000:81:00.0): "), "{}", condition.summary);
         assert_eq!(condition.hold, Hold::None, "what the log says is not made to wait");
         let verdicts = judged(vec![reporter("tx", true)], vec![said(Severity::Critical)]);
-        assert_eq!((verdicts.conditions[0].reason, verdicts.conditions.len()), ("link_down", 1));
+        assert_eq!((verdicts.conditions[0].reason.as_str(), verdicts.conditions.len()), ("link_down", 1));
     }
 }

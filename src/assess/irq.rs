@@ -13,6 +13,7 @@ use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::history::{History, IrqBaseline, IrqHistory};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, NodeCpus, VectorRole};
+use crate::model::reason::FindingReason;
 use crate::model::snapshot::Snapshot;
 
 /// How long a bad placement must hold.
@@ -108,7 +109,7 @@ impl Placed<'_> {
         self.device.as_ref().map_or_else(|| address.to_string(), |device| format!("{device} ({address})"))
     }
 
-    fn condition(&self, check: Check, severity: Severity, reason: &'static str, summary: String) -> Condition {
+    fn condition(&self, check: Check, severity: Severity, reason: FindingReason, summary: String) -> Condition {
         Condition::new(check, self.subject(), severity, reason, summary)
             .device(self.device.clone())
             .address(Some(self.function.address))
@@ -166,12 +167,12 @@ fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
     let share = ratio(served, all);
     let severity = if served * 5 > all { Severity::Warning } else { Severity::Info };
     let isolated = off_cpus(placed, &off).filter(|cpu| is_isolated(view, *cpu)).count();
-    let reason = if isolated > 0 { "isolated_cpu" } else { "other_node" };
+    let reason = if isolated > 0 { FindingReason::IsolatedCpu } else { FindingReason::OtherNode };
     let count = placed.vectors().count();
     let cpus: Vec<String> = off_cpus(placed, &off).take(NAMED).map(|cpu| cpu.to_string()).collect();
-    let period = if placed.past.since_boot { "since boot" } else { "lately" };
+    let period = if placed.past.since_boot { "since boot" } else { "in the last interval" };
     let summary = format!(
-        "{}: {:.1} % of its interrupts {period} were served outside its NUMA node {} ({} of {}, on CPU {}), so data crosses the sockets. {}",
+        "{}: {:.1} % of its interrupts {period} were served outside its NUMA node {} ({} of {}, on CPU {}), so data crosses the socket interconnect. {}",
         placed.name(),
         share * 100.0,
         placed.node,
@@ -189,7 +190,7 @@ fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
             .with_evidence("numa_node", Some(placed.node))
             .with_evidence("local_cpus", Some(placed.own.to_string()))
             .with_evidence("irqs", Some(numbers(&off)))
-            .with_evidence("policy_owner", Some(owner(view, &off))),
+            .with_evidence("policy_owner", Some(owner(view, &off).as_str())),
     )
 }
 
@@ -208,13 +209,31 @@ fn host<'a>(view: &'a View<'_>) -> Option<&'a IrqHost> {
     view.snapshot.all::<IrqHost>().next()
 }
 
-/// Who decides where vectors are served.
-fn owner(view: &View<'_>, vectors: &[&IrqVector]) -> &'static str {
+/// What decides which CPUs serve a vector.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AffinityOwner {
+    Irqbalance,
+    Driver,
+    Administrator,
+}
+
+impl AffinityOwner {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Irqbalance => "irqbalance",
+            Self::Driver => "driver",
+            Self::Administrator => "administrator",
+        }
+    }
+}
+
+/// What decides which CPUs serve these vectors.
+fn owner(view: &View<'_>, vectors: &[&IrqVector]) -> AffinityOwner {
     if host(view).is_some_and(|host| host.irqbalance) {
-        return "irqbalance";
+        return AffinityOwner::Irqbalance;
     }
     let hinted = |vector: &&IrqVector| vector.hint.is_some() && vector.hint == vector.allowed;
-    if !vectors.is_empty() && vectors.iter().all(hinted) { "driver" } else { "administrator" }
+    if !vectors.is_empty() && vectors.iter().all(hinted) { AffinityOwner::Driver } else { AffinityOwner::Administrator }
 }
 
 fn numbers(vectors: &[&IrqVector]) -> String {
@@ -249,16 +268,16 @@ fn advice(view: &View<'_>, placed: &Placed<'_>, off: &[&IrqVector]) -> String {
     let own = usable(view, placed.own);
     let (list, named) = words(off.iter().map(|vector| vector.irq));
     let more = off.len().saturating_sub(named);
-    let more = if more > 0 { format!(" (and {more} more likewise)") } else { String::new() };
-    let show = format!("`for i in {list}; do grep . /proc/irq/$i/effective_affinity_list; done` shows it");
-    let mend = format!("`for i in {list}; do echo {own} > /proc/irq/$i/smp_affinity_list; done` mends it{more}");
+    let more = if more > 0 { format!(" (same for {more} more)") } else { String::new() };
+    let show = format!("`for i in {list}; do grep . /proc/irq/$i/effective_affinity_list; done` shows where");
+    let fix = format!("`for i in {list}; do echo {own} > /proc/irq/$i/smp_affinity_list; done` fixes it{more}");
     match owner(view, off) {
-        "irqbalance" => format!(
-            "{show}. irqbalance runs here and moves vectors: `systemctl restart irqbalance` lets it place them anew; \
-             what you write by hand it may move again, unless it is stopped or told to leave these ({mend})."
+        AffinityOwner::Irqbalance => format!(
+            "{show}. irqbalance is running and moves vectors: `systemctl restart irqbalance` makes it place them again. \
+             It may undo manual settings ({fix}) unless it is stopped or configured to ignore these vectors."
         ),
-        "driver" => format!("{show}. The driver placed them so; {mend}."),
-        _ => format!("{show}; {mend}."),
+        AffinityOwner::Driver => format!("{show}. The driver placed them there; {fix}."),
+        AffinityOwner::Administrator => format!("{show}; {fix}."),
     }
 }
 
@@ -300,11 +319,11 @@ pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
         let spread = if pinned > 1 {
             "spread them, one vector a CPU, with `echo CPU > /proc/irq/N/smp_affinity_list`"
         } else {
-            "one queue carries most of the traffic: look at the number of queues and at flow steering (`ethtool -l`, \
+            "one queue carries most of the traffic: check the number of queues and flow steering (`ethtool -l`, \
              `ethtool -x`)"
         };
         let summary = format!(
-            "{}: CPU {cpu} serves {:.0} % of its interrupts, though {} vectors are active; that CPU is the limit. \
+            "{}: CPU {cpu} serves {:.0} % of its interrupts although {} vectors are active, so that CPU is the bottleneck. \
              `grep -e {} /proc/interrupts` shows it (vectors {}); {spread}.",
             placed.name(),
             share * 100.0,
@@ -312,14 +331,14 @@ pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
             function.address,
             numbers(&there),
         );
-        let reason = if pinned > 1 { "same_cpu" } else { "one_queue" };
+        let reason = if pinned > 1 { FindingReason::SameCpu } else { FindingReason::OneQueue };
         let condition = placed.condition(Check::IrqPiledUp, Severity::Warning, reason, summary);
         verdicts.found(
             condition
                 .with_evidence("busiest_cpu", Some(cpu))
                 .with_evidence("busiest_cpu_ratio", Some(share))
                 .with_evidence("active_vectors", Some(active.len()))
-                .with_evidence("policy_owner", Some(owner(view, &there))),
+                .with_evidence("policy_owner", Some(owner(view, &there).as_str())),
         );
     }
 }
@@ -353,7 +372,7 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
         let off = |vector: &&IrqVector| nodes.vector_locality(Some(placed.node), vector) == Locality::Remote;
         let off: Vec<&IrqVector> = placed.vectors().filter(off).collect();
         let summary = format!(
-            "{}: {} of its {} on its NUMA node {}, it was {} of {} before. {}",
+            "{}: {} of its {} on its NUMA node {}; the baseline has {} of {}. {}",
             placed.name(),
             now.local,
             counted_as(now.vectors, "completion vector is", "completion vectors are"),
@@ -362,14 +381,14 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
             before.vectors,
             advice(view, &placed, &off)
         );
-        let condition = placed.condition(Check::IrqDrifted, Severity::Warning, "off_node", summary);
+        let condition = placed.condition(Check::IrqDrifted, Severity::Warning, FindingReason::OffNode, summary);
         verdicts.found(
             condition
                 .with_evidence("local_vectors", Some(now.local))
                 .with_evidence("vectors", Some(now.vectors))
                 .with_evidence("baseline_local_vectors", Some(before.local))
                 .with_evidence("baseline_vectors", Some(before.vectors))
-                .with_evidence("policy_owner", Some(owner(view, &off))),
+                .with_evidence("policy_owner", Some(owner(view, &off).as_str())),
         );
     }
 }

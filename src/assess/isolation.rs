@@ -19,9 +19,9 @@ pub(super) fn acs(view: &View<'_>) -> Option<String> {
     ports.sort_unstable();
     (bare && !ports.is_empty()).then(|| {
         format!(
-            "Ports of PCIe switches send up to the root what goes from card to card below them (ACS on {}): a GPU and a network \
-             card behind one switch do not reach each other directly. It keeps guests apart; where no function is passed \
-             to one, it only costs bandwidth.",
+            "ACS on PCIe switch ports ({}) redirects peer-to-peer traffic to the root complex: a GPU and a network card behind \
+             one switch cannot reach each other directly. ACS isolates guests; on a host without pass-through it only costs \
+             bandwidth, so disable it there.",
             ports.join(", ")
         )
     })

@@ -40,7 +40,7 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
         let others = if others.is_empty() { String::new() } else { format!(" (and {})", others.join(", ")) };
         let who = match &subject {
             _ if worst.address.is_none() && worst.device.is_none() => {
-                format!("{} names no device", worst.driver.as_str())
+                format!("{} (no device named)", worst.driver.as_str())
             }
             subject => name(view.snapshot, subject),
         };
@@ -52,7 +52,7 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
         );
         let device = worst.device.clone().or_else(|| worst.address.and_then(|at| device_at(view.snapshot, at)));
         verdicts.found(
-            Condition::new(Check::KernelMessage, subject, severity, worst.kind.as_str(), summary)
+            Condition::new(Check::KernelMessage, subject, severity, worst.kind.into(), summary)
                 .device(device)
                 .address(worst.address)
                 .with_evidence("driver", Some(worst.driver.as_str()))
@@ -192,11 +192,15 @@ fn advice_for(group: &MessageGroup) -> &'static str {
 pub(super) fn advice(kind: MessageKind) -> &'static str {
     match kind {
         MessageKind::DeviceHealth | MessageKind::FirmwareFatal => {
-            "The card's firmware failed: drain the host, update the firmware, and replace the card if it comes again."
+            "The card's firmware failed: drain the host, update the firmware, and replace the card if it happens again."
         }
-        MessageKind::CommandTimeout => "The firmware no longer answers its driver: drain the host and reset the card.",
-        MessageKind::AerFatal | MessageKind::Dpc => {
-            "The PCIe link failed: reseat the card, then suspect riser and slot."
+        MessageKind::CommandTimeout => {
+            "The firmware does not respond to the driver: drain the host and reset the card."
+        }
+        MessageKind::AerFatal | MessageKind::Dpc => "The PCIe link failed: reseat the card, then check riser and slot.",
+        MessageKind::AerNonfatal => "PCIe transactions were lost: check riser, slot and card.",
+        MessageKind::AerCorrectable => {
+            "The link corrected the error; frequent errors mean a bad contact, so reseat the card."
         }
         MessageKind::AerNonfatal => "PCIe transactions were lost: suspect riser, slot or card.",
         MessageKind::AerCorrectable => "The link repaired it; many of them mean a bad contact.",
@@ -242,7 +246,7 @@ pub(super) fn advice(kind: MessageKind) -> &'static str {
         MessageKind::RemovalBlocked => "A process still uses the function: stop the guest or process, then remove it.",
         MessageKind::VfioError => "The function could not be restored: restart the guest that uses it, or the host.",
         MessageKind::QpError => {
-            "A connection ended with an error: where the other end did not fail, the two disagree on identity or keys."
+            "A connection failed. If the other end is healthy, the two ends disagree about addresses or keys."
         }
         MessageKind::PcieSlotPower => "Working cards log this, too; it matters only with other trouble.",
         MessageKind::ModulePlugged | MessageKind::LinkUp | MessageKind::LinkDown => {

@@ -13,6 +13,7 @@ use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::pcie::PciClass;
 use crate::model::posture::Posture;
 use crate::model::reading::Reading;
+use crate::model::reason::FindingReason;
 use crate::model::topology::{Dimension, Link, LinkVerdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
@@ -85,11 +86,12 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
         let device = view.lanes.devices_on(link.name).first().cloned();
         if link.device.off_bus {
             let summary = format!(
-                "{} no longer answers: its configuration space reads all ones, so it fell off the bus. Look for AER or \
-                 DPC in the kernel log; a power cycle or reseating is usually needed.",
+                "{} is not responding: its configuration space reads all ones, so it fell off the bus. Check the kernel log \
+                 for AER and DPC. Usually a power cycle or reseating is needed.",
                 link.name
             );
-            let condition = Condition::new(Check::PcieOffBus, subject, Severity::Critical, "all_ones", summary);
+            let condition =
+                Condition::new(Check::PcieOffBus, subject, Severity::Critical, FindingReason::AllOnes, summary);
             verdicts.found(condition.device(device).hold(Hold::Passes(3)));
             verdicts.skipped(Check::PcieDegraded);
             verdicts.skipped(Check::PcieLimitedBySlot);
@@ -143,12 +145,12 @@ fn not_told(view: &View<'_>, link: &Link, check: Check, verdicts: &mut Verdicts)
 fn degraded(view: &View<'_>, link: &Link, slow: bool, narrow: bool) -> Condition {
     let (speed, width) = (link.speed(), link.width());
     let reason = match (slow, narrow) {
-        (true, true) => "speed_and_width",
-        (true, false) => "speed",
-        _ => "width",
+        (true, true) => FindingReason::SpeedAndWidth,
+        (true, false) => FindingReason::Speed,
+        _ => FindingReason::Width,
     };
     let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
-    let allows = |slot: String, card: String| format!(", and its slot{port} allows only {slot} of the card's {card}");
+    let allows = |slot: String, card: String| format!(", and its slot{port} supports only {slot} of the card's {card}");
     let limited = match (speed.verdict(), width.verdict(), speed, width) {
         (LinkVerdict::LimitedBySlot, _, Dimension { upstream: Some(upper), device: Some(card), .. }, _) => {
             allows(upper.to_string(), card.to_string())
@@ -159,7 +161,7 @@ fn degraded(view: &View<'_>, link: &Link, slow: bool, narrow: bool) -> Condition
         _ => String::new(),
     };
     let advice = if narrow {
-        "reseat the card, look for a bad riser, dirty contacts or bent pins"
+        "reseat the card, then check for a bad riser, dirty contacts or bent pins"
     } else {
         "check the target link speed (LnkCtl2 in `lspci -vv`) and the slot's speed setting in the BIOS, then the riser; \
          reseat the card"
@@ -179,9 +181,9 @@ fn degraded(view: &View<'_>, link: &Link, slow: bool, narrow: bool) -> Condition
 /// Whose capability is known.
 fn who_can(link: &Link) -> &'static str {
     if link.upstream.is_some() {
-        "both of its ends can do"
+        "both ends support"
     } else {
-        "what the slot can do is not to be seen, but the card can do"
+        "the slot's capability is unknown, but the card supports"
     }
 }
 
@@ -190,21 +192,20 @@ fn still_short(view: &View<'_>, link: &Link) -> Option<String> {
     let (capable, demand) = (link.capable_bandwidth()?, view.lanes.demand.get(&link.name)?);
     let short = capable.0 < demand.0 * (1.0 - 1e-9);
     short.then(|| {
-        format!(
-            "Mended it carries {capable}, still below the {demand} that its ports ask for: it needs a better slot, too"
-        )
+        format!("Even at {capable} it stays below the {demand} of its active ports: it also needs a better slot")
     })
 }
 
 fn limited_by_slot(view: &View<'_>, link: &Link) -> Condition {
     let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
     let summary = format!(
-        "{} runs at {}, all that its slot{port} can do; the card could do {} in another slot.",
+        "{} runs at {}, the maximum of its slot{port}; the card supports {} in a better slot.",
         name(view, link),
         rate_text(link.speed().current, link.width().current),
         rate_text(link.speed().device, link.width().device),
     );
-    Condition::new(Check::PcieLimitedBySlot, Subject::Pci(link.name), Severity::Info, "slot", summary).hold(WIDTH_HOLD)
+    Condition::new(Check::PcieLimitedBySlot, Subject::Pci(link.name), Severity::Info, FindingReason::Slot, summary)
+        .hold(WIDTH_HOLD)
 }
 
 /// `pcie_below_port_rate`: a link of the path carries less than the active ports that share it ask for.
@@ -247,12 +248,12 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let shared = if demand.0 > rate.0 * (1.0 + 1e-9) {
-            format!(", and the active ports that share it ask for {demand}")
+            format!(" and is shared by active ports with {demand} together")
         } else {
             String::new()
         };
         let summary = format!(
-            "{key} is ACTIVE at {rate}, but its PCIe path carries {bandwidth}{shared}; the limit is {} at {link}: {cause}",
+            "{key} is ACTIVE at {rate}, but its PCIe path is limited to {bandwidth}{shared}. The limit is {} at {link}: {cause}",
             name(view, link)
         );
         let condition = Condition::new(Check::PcieBelowPortRate, subject, severity, reason, summary)
@@ -268,7 +269,7 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
 }
 
 /// Why a link carries less than is asked of it; none where its capability is unknown. `alone`: one port asks for more.
-fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(&'static str, Severity, Hold, String)> {
+fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(FindingReason, Severity, Hold, String)> {
     let (speed, width) = (link.speed(), link.width());
     let (by_speed, by_width) = (speed.verdict(), width.verdict());
     let narrow = by_width == LinkVerdict::Degraded;
@@ -277,27 +278,32 @@ fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(&'static str, Sev
             return None;
         }
         let capable = rate_text(speed.capable(), width.capable());
-        let who = if link.upstream.is_some() { "both ends" } else { "the card" };
+        let who = if link.upstream.is_some() { "both ends support" } else { "the card supports" };
         let short = still_short(view, link).map(|text| format!(" {text}.")).unwrap_or_default();
-        let text =
-            format!("{who} can do {capable}, so reseat the card and check slot, riser and BIOS link settings.{short}");
-        return Some(("link_degraded", Severity::Critical, if narrow { WIDTH_HOLD } else { SPEED_HOLD }, text));
+        let text = format!("{who} {capable}, so reseat the card and check slot, riser and BIOS link settings.{short}");
+        return Some((
+            FindingReason::LinkDegraded,
+            Severity::Critical,
+            if narrow { WIDTH_HOLD } else { SPEED_HOLD },
+            text,
+        ));
     }
     if by_speed == LinkVerdict::LimitedBySlot || by_width == LinkVerdict::LimitedBySlot {
         let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
         let device = rate_text(speed.device, width.device);
-        let text = format!("that is all its slot{port} can do; the card can do {device}, so move it to a better slot.");
-        return Some(("slot_limited", Severity::Warning, WIDTH_HOLD, text));
+        let text =
+            format!("that is the maximum of its slot{port}; the card supports {device}, so move it to a better slot.");
+        return Some((FindingReason::SlotLimited, Severity::Warning, WIDTH_HOLD, text));
     }
     if by_speed == LinkVerdict::Unknown || by_width == LinkVerdict::Unknown {
         return None;
     }
     // Cards whose port is faster than their link may be halves of one: the other half has no RDMA device, no interface.
-    let unless = if alone { ", unless a second link of it (Socket Direct) carries the rest" } else { "" };
+    let unless = if alone { ", unless the card has a second link (Socket Direct) for the rest" } else { "" };
     let text = format!(
-        "that is all the card can do here, so it is a limit of the design{unless}: plan with the share, not with the rate."
+        "that is the maximum of the card, so it is a design limit{unless}: plan with the share, not with the rate."
     );
-    Some(("by_design", Severity::Info, WIDTH_HOLD, text))
+    Some((FindingReason::ByDesign, Severity::Info, WIDTH_HOLD, text))
 }
 
 /// `pcie_drifted`: a link below this host's own baseline or below the policy, whatever its capability says.
@@ -311,10 +317,10 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
             // The first hop is the device's own, whichever slot it sits in; those above belong to the host.
             let before =
                 if hop == 0 { known.first() } else { known.iter().find(|b| b.pci_address == link.name.to_string()) };
-            let mut expected = before.map(|link| (link.rate(), "baseline"));
+            let mut expected = before.map(|link| (link.rate(), FindingReason::Baseline));
             if let (0, (speed @ Some(_), width) | (speed, width @ Some(_))) = (hop, policy) {
                 let least = (speed.unwrap_or(TransfersPerSecond(0)), width.unwrap_or(Lanes(0)));
-                expected = Some((least, "policy"));
+                expected = Some((least, FindingReason::Policy));
             }
             let Some(((speed, width), reason)) = expected else { continue };
             if !judged.insert(link.name) {
@@ -330,10 +336,10 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
                 verdicts.ok(Check::PcieDrifted);
                 continue;
             }
-            let was = if reason == "policy" { "the policy expects" } else { "it ran before at" };
+            let was = if reason == FindingReason::Policy { "the policy expects" } else { "the baseline has" };
             let summary = format!(
-                "{} runs at {}, {was} {}: something changed (slot, riser, BIOS, power saving). Mend it, or run \
-                 `lanewatch baseline accept` if it was meant.",
+                "{} runs at {}, {was} {}: changed since the baseline. Check slot, riser, BIOS and power saving settings; if \
+                 the change is intended, run `lanewatch baseline accept`.",
                 name(view, link),
                 rate_text(Some(now_speed), Some(now_width)),
                 rate_text(Some(speed).filter(|s| s.0 > 0), Some(width).filter(|w| w.0 > 0)),

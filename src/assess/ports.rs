@@ -13,6 +13,7 @@ use crate::model::ids::PortKey;
 use crate::model::net::Netdev;
 use crate::model::rdma::{LinkLayer, PhysicalState, Port, PortState, RdmaDevice};
 use crate::model::reading::Reading;
+use crate::model::reason::FindingReason;
 use crate::model::units::BytesPerSecond;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -81,23 +82,41 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
                 .address(device.identity.pci_address)
                 .with_evidence("state", Some(state.as_str()))
                 .with_evidence("physical_state", port.physical_state.value().map(PhysicalState::as_str))
-                .with_evidence("expected_by", Some(expected))
+                .with_evidence("expected_by", Some(expected.as_str()))
                 .hold(Hold::For(hold)),
         );
     }
 }
 
-/// Why a port should be up; none when nothing says so.
-fn expected_up(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey) -> Option<&'static str> {
+/// What expects a port to be up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum ExpectedBy {
+    Policy,
+    Baseline,
+    OwnCounters,
+}
+
+impl ExpectedBy {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::Baseline => "baseline",
+            Self::OwnCounters => "its own counters",
+        }
+    }
+}
+
+/// What expects a port to be up; `None` if nothing does.
+fn expected_up(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey) -> Option<ExpectedBy> {
     match view.policy.port_up(key) {
-        Some(true) => return Some("policy"),
+        Some(true) => return Some(ExpectedBy::Policy),
         Some(false) => return None,
         None => {}
     }
     if baseline(view.history, device).and_then(|known| known.ports.get(&port.number)).is_some_and(|port| port.active) {
-        return Some("baseline");
+        return Some(ExpectedBy::Baseline);
     }
-    past_life(port).is_some().then_some("its own counters")
+    past_life(port).is_some().then_some(ExpectedBy::OwnCounters)
 }
 
 /// What shows that a port was up before.
@@ -114,17 +133,19 @@ fn describe_down(
     port: &Port,
     key: &PortKey,
     state: PortState,
-    expected: &str,
-) -> (&'static str, String) {
+    expected: ExpectedBy,
+) -> (FindingReason, String) {
     let word = state.as_str();
     let why = match expected {
-        "policy" => "the policy expects it up".to_owned(),
-        "baseline" => "it was up before".to_owned(),
-        _ => past_life(port).map_or("it was up before".to_owned(), |proof| format!("it was up before: {proof}")),
+        ExpectedBy::Policy => "the policy expects it up".to_owned(),
+        ExpectedBy::Baseline => "it was up before".to_owned(),
+        ExpectedBy::OwnCounters => {
+            past_life(port).map_or("it was up before".to_owned(), |proof| format!("it was up before: {proof}"))
+        }
     };
     if matches!(state, PortState::Init | PortState::Armed) {
-        let text = "the link is up and no subnet manager has configured it: check that one runs and reaches this port";
-        return ("no_subnet_manager", format!("{key} is {word}: {text} ({why})."));
+        let text = "the link is up but no subnet manager has configured it. Check that a subnet manager runs and reaches this port";
+        return (FindingReason::NoSubnetManager, format!("{key} is {word}: {text} ({why})."));
     }
     let physical = port.physical_state.value();
     if port.link_layer == Some(LinkLayer::Ethernet) {
@@ -132,23 +153,29 @@ fn describe_down(
         let known = netdev.and_then(|name| view.snapshot.all::<Netdev>().find(|n| *n.name == *name));
         let text = match (netdev, known.map(|n| n.carrier)) {
             (Some(name), Some(Reading::Value(false))) => {
-                format!("{name} has no carrier: cable, module or the other end")
+                format!("{name} has no carrier. Check cable, module and the other end")
             }
-            (Some(name), _) => format!("{name} is switched off or has no carrier: `ip link show {name}` tells which"),
-            (None, _) => "its network interface is switched off or has no carrier".to_owned(),
+            (Some(name), _) => {
+                format!("{name} is administratively down or has no carrier. Check with `ip link show {name}`")
+            }
+            (None, _) => "its network interface is administratively down or has no carrier".to_owned(),
         };
-        return ("no_carrier", format!("{key} is {word}: {text} ({why})."));
+        return (FindingReason::NoCarrier, format!("{key} is {word}: {text} ({why})."));
     }
     let (reason, text) = match physical {
         Some(PhysicalState::Disabled) => {
-            ("disabled", "switched off by an administrator or a tool; enable it if that was not meant")
+            (FindingReason::Disabled, "disabled by an administrator or a tool. Enable it if that was not intended")
         }
-        Some(PhysicalState::Polling) => ("polling", "sees no link partner: check cable, module and switch port"),
+        Some(PhysicalState::Polling) => {
+            (FindingReason::Polling, "no link partner. Check cable, module and switch port")
+        }
         Some(PhysicalState::Training | PhysicalState::Recovery) => {
-            ("training", "keeps training: suspect cable or module")
+            (FindingReason::Training, "the link keeps training. Check cable and module")
         }
-        Some(PhysicalState::LinkUp) | None => ("down", "check cable, switch port and subnet manager"),
-        Some(PhysicalState::Sleep | PhysicalState::PhyTest) => ("down", "is asleep or under test"),
+        Some(PhysicalState::LinkUp) | None => (FindingReason::Down, "check cable, switch port and subnet manager"),
+        Some(PhysicalState::Sleep | PhysicalState::PhyTest) => {
+            (FindingReason::Down, "the port is in sleep or test mode")
+        }
     };
     let physical = physical.map_or("unknown", PhysicalState::as_str);
     (reason, format!("{key} is {word} ({physical}): {text} ({why})."))
@@ -175,11 +202,11 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
             .map(BytesPerSecond);
         let below = |(expected, _): &(BytesPerSecond, _)| rate.0 < expected.0 * (1.0 - 1e-9);
         let expected = match view.policy.port_rate(&key) {
-            Some(rate) => Some((rate, "policy")).filter(below),
+            Some(rate) => Some((rate, FindingReason::Policy)).filter(below),
             // A port that was slow from the start is slow by its peers.
-            None => learned.map(|rate| (rate, "baseline")).filter(below).or_else(|| {
+            None => learned.map(|rate| (rate, FindingReason::Baseline)).filter(below).or_else(|| {
                 let all = make(device, port).and_then(|make| rates.get(&make)).map_or(&[][..], Vec::as_slice);
-                let peers = peer_rate(rate, all).map(|rate| (rate, "peers"));
+                let peers = peer_rate(rate, all).map(|rate| (rate, FindingReason::Peers));
                 peers.filter(below)
             }),
         };
@@ -188,9 +215,9 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let source = match reason {
-            "policy" => "the policy expects",
-            "baseline" => "it ran before at",
-            _ => "most ports of this model here run at",
+            FindingReason::Policy => "the policy expects",
+            FindingReason::Baseline => "the baseline has",
+            _ => "most ports of this model on this host run at",
         };
         let summary = format!(
             "{key} is ACTIVE at {rate}, {source} {expected}: check cable, module and the switch port's speed setting."
@@ -259,11 +286,11 @@ pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
         let critical = count >= view.policy.thresholds.flaps_critical;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
         let summary = format!(
-            "{key} lost its link and got it back {} in 12 h: suspect cable, module or the other end before the card.",
+            "{key}: the link went down and came back {} in 12 h. Check cable, module and the other end before the card.",
             times(count)
         );
         verdicts.found(
-            Condition::new(Check::PortFlapping, Subject::Port(key), severity, "link_lost", summary)
+            Condition::new(Check::PortFlapping, Subject::Port(key), severity, FindingReason::LinkLost, summary)
                 .address(device.identity.pci_address)
                 .with_evidence("flaps", Some(count))
                 .with_evidence("last_flap_seconds_ago", Some(now.since(*last).as_secs())),
@@ -291,7 +318,7 @@ pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
             verdicts.ok(Check::PortErrors);
             continue;
         };
-        let reason = first.counter;
+        let reason = first.reason;
         let list: Vec<String> = over
             .iter()
             .map(|(limit, rise)| {
@@ -299,7 +326,10 @@ pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
                 format!("{} +{} in {time} (allowed: {})", limit.counter, rise.count, limit.text)
             })
             .collect();
-        let summary = format!("{key} counts errors: {}. Suspect cable and module first.", list.join(", "));
+        let summary = format!(
+            "{key}: error counters rise above their limits: {}. Check cable and module first.",
+            list.join(", ")
+        );
         let condition = Condition::new(Check::PortErrors, Subject::Port(key), Severity::Warning, reason, summary)
             .address(device.identity.pci_address)
             .clear_after(HOUR);
@@ -320,13 +350,19 @@ pub fn saturated(view: &View<'_>, verdicts: &mut Verdicts) {
         }
         let names = stuck.join(", ");
         let summary = format!(
-            "{key} no longer counts {names}: the fields stand at their maximum, so a flat line there does not mean that nothing happens. \
-             A reset by the fabric's tools (perfquery -R) lets them count again."
+            "{key}: {names} reached the maximum of their counters and no longer count, so a flat line does not mean that nothing happens. \
+             Reset them with the fabric's tools (`perfquery -R`)."
         );
         verdicts.found(
-            Condition::new(Check::PortCounterSaturated, Subject::Port(key), Severity::Info, "saturated", summary)
-                .address(device.identity.pci_address)
-                .with_evidence("counters", Some(names)),
+            Condition::new(
+                Check::PortCounterSaturated,
+                Subject::Port(key),
+                Severity::Info,
+                FindingReason::Saturated,
+                summary,
+            )
+            .address(device.identity.pci_address)
+            .with_evidence("counters", Some(names)),
         );
     }
 }

@@ -11,16 +11,21 @@ use crate::model::finding::{Condition, Subject};
 use crate::model::irq::NodeCpus;
 use crate::model::pcie::PciFunction;
 use crate::model::posture::Posture;
+use crate::model::reason::FindingReason;
 
 /// One aspect of the host: its word, and what there is to say of it.
-type Aspect = (&'static str, Option<String>);
+type Aspect = (FindingReason, Option<String>);
 
 /// `host_posture`: on hosts with RDMA devices, what costs speed or stands in the way of pass-through.
 pub fn posture(view: &View<'_>, verdicts: &mut Verdicts) {
     if view.snapshot.devices().next().is_none() {
         return;
     }
-    let mut aspects = vec![("firmware", firmware(view)), ("numa", numa(view)), ("acs", isolation::acs(view))];
+    let mut aspects = vec![
+        (FindingReason::Firmware, firmware(view)),
+        (FindingReason::Numa, numa(view)),
+        (FindingReason::Acs, isolation::acs(view)),
+    ];
     if let Some(posture) = view.snapshot.all::<Posture>().next() {
         aspects.extend(of_posture(view, posture));
     }
@@ -28,7 +33,7 @@ pub fn posture(view: &View<'_>, verdicts: &mut Verdicts) {
         match said {
             Some(summary) => verdicts.found(Condition::new(
                 Check::HostPosture,
-                Subject::Host(aspect),
+                Subject::Host(aspect.as_str()),
                 Severity::Info,
                 aspect,
                 summary,
@@ -48,35 +53,35 @@ fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
         .collect();
     let governor = (!slow.is_empty()).then(|| {
         format!(
-            "The frequency governor is {}: CPUs that clock down answer interrupts and small messages late. \
-             `cpupower frequency-set -g performance` (or a tuned profile) ends that.",
+            "The CPU frequency governor is {}: CPUs that clock down handle interrupts and small messages late. \
+             `cpupower frequency-set -g performance` (or a tuned profile) fixes that.",
             slow.join(", ")
         )
     });
     let vfs = view.snapshot.all::<PciFunction>().any(|function| function.vfs_limit.is_some_and(|limit| limit > 0));
     let iommu = match posture.iommu.as_deref() {
         Some(kind @ ("DMA" | "DMA-FQ")) if bare => Some(format!(
-            "The IOMMU translates what RDMA devices of this host do ({kind}): each registration and each transfer pays for \
-             it. The kernel argument iommu=pt lets the host's own devices through and still isolates guests'."
+            "The IOMMU translates DMA of this host's own RDMA devices ({kind}), which slows memory registration and transfers. \
+             The kernel argument iommu=pt bypasses it for the host and still isolates guests."
         )),
         Some("off") if vfs && bare => Some(
-            "The IOMMU is off: VFs cannot be passed to guests. The kernel arguments intel_iommu=on or amd_iommu=on, with \
-             iommu=pt, switch it on, if the firmware has it on too."
+            "The IOMMU is off: VFs cannot be passed through to guests. Enable it in the firmware, and boot with \
+             intel_iommu=on (or amd_iommu=on) and iommu=pt."
                 .to_owned(),
         ),
         _ => None,
     };
     let balancing = posture.numa_balancing == Some(true) && NodeCpus::of(view.snapshot).are_several();
     let balancing = balancing.then(|| {
-        "The kernel moves memory between NUMA nodes by itself (numa_balancing): pages that devices write to stall while it \
-         looks at them. `sysctl kernel.numa_balancing=0` ends that."
+        "Automatic NUMA balancing is on: it stalls accesses to the pages that it samples or moves. \
+         `sysctl kernel.numa_balancing=0` turns it off."
             .to_owned()
     });
     let exclusive = posture.rdma_netns_mode == Some("exclusive");
     let netns = (posture.foreign_netns == Some(true)).then(|| {
-        let mode = if exclusive { ", and RDMA devices of other namespaces are hidden (exclusive mode)" } else { "" };
+        let mode = if exclusive { ", and in exclusive mode RDMA devices of other namespaces are hidden" } else { "" };
         format!(
-            "The agent runs in a network namespace of its own: the kernel shows port counters in the host's only{mode}. Run \
+            "The agent runs in its own network namespace: the kernel shows port counters only in the host's{mode}. Run \
              it with the host's network."
         )
     });
@@ -85,21 +90,24 @@ fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
     let drivers = (versions.len() > 1).then(|| {
         let list: Vec<String> =
             posture.driver_versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
-        format!("Drivers of one stack have different versions ({}): they are not tested together.", list.join(", "))
+        format!(
+            "Drivers of one stack have different versions ({}), a combination that is not tested: install one release.",
+            list.join(", ")
+        )
     });
     let aspm = posture.arguments.iter().any(|argument| &**argument == "pcie_aspm=force");
     let aspm = aspm.then(|| {
-        "The kernel argument pcie_aspm=force lets PCIe links sleep that were not meant to: the first transfer after a pause \
-         waits for them."
+        "The kernel argument pcie_aspm=force enables link power saving on devices that do not support it: the first transfer after \
+         a pause waits for the link. Remove the argument."
             .to_owned()
     });
     [
-        ("governor", governor),
-        ("iommu", iommu),
-        ("numa_balancing", balancing),
-        ("network_namespace", netns),
-        ("drivers", drivers),
-        ("aspm", aspm),
+        (FindingReason::Governor, governor),
+        (FindingReason::Iommu, iommu),
+        (FindingReason::NumaBalancing, balancing),
+        (FindingReason::NetworkNamespace, netns),
+        (FindingReason::Drivers, drivers),
+        (FindingReason::Aspm, aspm),
     ]
 }
 
@@ -120,7 +128,7 @@ fn firmware(view: &View<'_>) -> Option<String> {
     let skews: Vec<String> = boards.into_iter().filter_map(skew).collect();
     (!skews.is_empty()).then(|| {
         format!(
-            "Cards of one kind have different firmware ({}): they may behave differently under the same load.",
+            "Cards of one model have different firmware ({}) and may behave differently under the same load: update to one version.",
             skews.join(" / ")
         )
     })
@@ -138,8 +146,8 @@ fn numa(view: &View<'_>) -> Option<String> {
     let names: Vec<&str> = devices.map(|device| device.name.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "The host has several NUMA nodes and does not say on which {} is: programs and interrupts cannot be placed \
-             beside it. Look for a newer BIOS, or for the guest's NUMA settings.",
+            "The NUMA node of {} is unknown: programs and interrupts cannot be placed next to it. Update the BIOS, or set the \
+             guest's NUMA topology.",
             names.join(", ")
         )
     })

@@ -13,6 +13,7 @@ use crate::model::history::CounterWindow;
 use crate::model::ids::PortKey;
 use crate::model::netsetup::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
+use crate::model::reason::FindingReason;
 use crate::model::roce::{CONTROLLED, DISCARDED, IGNORED, LOST};
 use crate::model::time::BootTime;
 
@@ -112,7 +113,7 @@ fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Op
         .or_else(|| discards(rises))
         .or_else(|| uncontrolled(rises, interface))
         .or_else(|| ignored(rises))?;
-    let summary = format!("{key} ({interface}) loses or stalls RoCE traffic: {text}.");
+    let summary = format!("{key} ({interface}): RoCE traffic is lost or stalled: {text}.");
     let condition = Condition::new(Check::RoceLossy, Subject::Port(key), Severity::Warning, reason, summary)
         .address(owner.identity.pci_address)
         .hold(Hold::For(Duration::from_secs(120)))
@@ -120,7 +121,7 @@ fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Op
     Some(evidence.into_iter().fold(condition, |condition, (name, count)| condition.with_evidence(&name, Some(count))))
 }
 
-type Case = (&'static str, String, Vec<(String, u64)>);
+type Case = (FindingReason, String, Vec<(String, u64)>);
 
 fn owned(risen: &[(&str, u64)]) -> Vec<(String, u64)> {
     risen.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect()
@@ -130,25 +131,26 @@ fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
     let storms = rises.netdev(|name, _| name.starts_with("tx_pause_storm"));
     if !storms.is_empty() {
         let text = format!(
-            "this host sent pauses for so long that the watchdog noticed ({}); look for a PCIe link that is too slow, or \
-             for CPUs that do not keep up",
+            "this host sent pause frames for so long that the driver's watchdog fired ({}). Check for a slow PCIe link or \
+             overloaded CPUs",
             list(&storms)
         );
-        return Some(("pause_storm", text, owned(&storms)));
+        return Some((FindingReason::PauseStorm, text, owned(&storms)));
     }
-    for (direction, reason) in
-        [(PauseDirection::Transmitted, "pause_sent"), (PauseDirection::Received, "pause_received")]
-    {
+    for (direction, reason) in [
+        (PauseDirection::Transmitted, FindingReason::PauseSent),
+        (PauseDirection::Received, FindingReason::PauseReceived),
+    ] {
         let Some((name, share)) = rises.paused(direction).filter(|(_, share)| *share > MOST_PAUSED) else { continue };
         let text = match direction {
             PauseDirection::Transmitted => format!(
-                "for {:.0} % of the last minutes it made the network wait ({name}): this host does not take what comes; \
-                 look at its PCIe path and CPUs",
+                "it paused the network for {:.0} % of the last 5 minutes ({name}): this host cannot keep up. Check its PCIe path \
+                 and CPUs",
                 share * 100.0
             ),
             PauseDirection::Received => format!(
-                "for {:.0} % of the last minutes the network made it wait ({name}): look for congestion at the switch and \
-                 at the receivers; `ethtool -S {netdev}` has all counters",
+                "the network paused it for {:.0} % of the last 5 minutes ({name}). Check for congestion at the switch and the \
+                 receivers; `ethtool -S {netdev}` shows all counters",
                 share * 100.0
             ),
         };
@@ -163,11 +165,11 @@ fn discards(rises: &Rises<'_>) -> Option<Case> {
     let total: u64 = dropped.iter().map(|(_, count)| count).sum();
     (total > MOST_LOST).then(|| {
         let text = format!(
-            "packets were dropped in the last five minutes ({}); where RDMA's priority is among them, PFC is not in force \
-             from end to end",
+            "packets were dropped in the last 5 minutes ({}). If they are of RDMA's priority, PFC is not enabled end to \
+             end",
             list(&dropped)
         );
-        ("discards", text, owned(&dropped))
+        (FindingReason::Discards, text, owned(&dropped))
     })
 }
 
@@ -183,30 +185,30 @@ fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
     let pfc = rises.dcb.and_then(|dcb| dcb.pfc);
     let by_tag = rises.dcb.is_some_and(|dcb| dcb.trust == Some(PriorityTrust::Pcp));
     let here = match pfc {
-        Some(pfc) if pfc.enabled.is_empty() => "PFC is on for no priority here".to_owned(),
+        Some(pfc) if pfc.enabled.is_empty() => "PFC is off for all priorities on this host".to_owned(),
         Some(pfc) if by_tag => format!(
-            "PFC is on for priority {} here, but priorities go by VLAN tags, which packets without a VLAN do not have",
+            "PFC is on for priority {}, but the port trusts VLAN tags, which untagged packets do not have",
             pfc.enabled
         ),
-        Some(pfc) => format!("PFC is on for priority {} here, and no pause of it was counted", pfc.enabled),
-        None => "PFC did nothing".to_owned(),
+        Some(pfc) => format!("PFC is on for priority {}, but it sent and received no pause frames", pfc.enabled),
+        None => "PFC did not react".to_owned(),
     };
     let text = format!(
-        "{lost} signs of lost packets in the last five minutes, ECN did nothing, and {here}: check that the switch marks \
+        "{lost} signs of lost packets in the last 5 minutes, ECN did not react, and {here}. Check that the switch marks \
          or pauses RDMA's priority (`dcb pfc show dev {netdev}`, `dcb app show dev {netdev}`)"
     );
     let mut evidence = vec![("loss_signs".to_owned(), lost)];
     evidence.extend(pfc.map(|pfc| ("pfc_priorities_bitmap".to_owned(), u64::from(pfc.enabled.0))));
-    Some(("no_congestion_control", text, evidence))
+    Some((FindingReason::NoCongestionControl, text, evidence))
 }
 
 fn ignored(rises: &Rises<'_>) -> Option<Case> {
     let ignored = rises.port(IGNORED);
     let text = format!(
-        "{ignored} congestion notifications were ignored in the last five minutes: the sending side of DCQCN is switched \
-         off here"
+        "{ignored} congestion notifications were ignored in the last 5 minutes: the DCQCN reaction point is off on this \
+         host. Enable it"
     );
-    (ignored > MOST_LOST).then(|| ("cnp_ignored", text, vec![("cnp_ignored".to_owned(), ignored)]))
+    (ignored > MOST_LOST).then(|| (FindingReason::CnpIgnored, text, vec![("cnp_ignored".to_owned(), ignored)]))
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ const AREAS: [(&str, &str); 9] = [
     ("pci", "PCI functions and links"),
     ("net", "interfaces"),
     ("sriov", "PFs and their VFs"),
-    ("holders", "who holds VFs"),
+    ("holders", "VF holders"),
     ("irq", "interrupts"),
     ("ethtool", "Ethernet statistics"),
     ("kmsg", "kernel messages"),
@@ -89,7 +89,7 @@ pub fn visibility(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Visibility> {
             area: name,
             seen: VisibilityLevel::Hidden,
             reason: "no_sysfs",
-            text: format!("{what}: not without sysfs"),
+            text: format!("{what}: unknown without sysfs"),
             remedy: None,
         },
         _ => area(name, what, collector, environment),
@@ -126,8 +126,8 @@ fn namespace(snapshot: &Snapshot) -> Option<Visibility> {
         seen: VisibilityLevel::Partly,
         reason: "network_namespace",
         text: match posture.rdma_netns_mode {
-            Some("exclusive") => "interfaces, VF settings and RDMA devices are those of another network namespace",
-            _ => "interfaces and VF settings are those of another network namespace",
+            Some("exclusive") => "interfaces, VF settings and RDMA devices belong to another network namespace",
+            _ => "interfaces and VF settings belong to another network namespace",
         }
         .to_owned(),
         remedy: Some("run in the host's network namespace (hostNetwork: true, --network host)".to_owned()),
@@ -140,7 +140,7 @@ fn memory(environment: &Environment) -> Option<Visibility> {
         area: "memory",
         seen: VisibilityLevel::Partly,
         reason: "memory_limit",
-        text: format!("the memory limit is {} MiB, and a large host may need more", limit >> 20),
+        text: format!("the memory limit is {} MiB; a large host may need more", limit >> 20),
         remedy: Some(format!("a limit of {} MiB", LITTLE_MEMORY >> 20)),
     })
 }
@@ -175,16 +175,16 @@ fn area(name: &'static str, what: &str, collector: &CollectorState, environment:
         return result(seen, reason, format!("{what}: no permission for {}{more}", first.source), Some(remedy));
     }
     match count {
-        None => result(VisibilityLevel::Hidden, "unreadable", format!("{what}: they cannot be listed"), None),
+        None => result(VisibilityLevel::Hidden, "unreadable", format!("{what}: cannot be listed"), None),
         _ if !collector.stuck.is_empty() => result(
             VisibilityLevel::Partly,
             "stuck",
-            format!("{what}: {} does not answer", collector.stuck.join(", ")),
+            format!("{what}: {} is not responding", collector.stuck.join(", ")),
             None,
         ),
         Some(_) if others > 0 => {
             let files = counted(others, "file");
-            let text = format!("{what}: {files} cannot be read (the collectors' table says which)");
+            let text = format!("{what}: {files} unreadable (see the table of collectors)");
             result(VisibilityLevel::Partly, "unreadable", text, None)
         }
         // A kernel always has a log: a /dev of the agent's own hides it.
@@ -207,7 +207,7 @@ fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Visibility> {
     let hidden = |row: &&MappedVf| matches!(row.holder, Holder::Unknown(missing) if missing.is_permission());
     let (count, all) = (vf_map.vfs.values().filter(hidden).count(), vf_map.vfs.len());
     if all == 0 && environment.has_sysfs {
-        let text = "who holds VFs: no VFs here".to_owned();
+        let text = "VF holders: no VFs on this host".to_owned();
         return Some(Visibility { area: "holders", seen: VisibilityLevel::Nothing, reason: "", text, remedy: None });
     }
     if count == 0 {
@@ -216,7 +216,7 @@ fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Visibility> {
     let files = vf_map.vfs.values().any(|row| row.holder == Holder::Unknown(MissingAccess::Search));
     let (reason, remedy) = permission(if files { "libvirt" } else { "holders" }, environment);
     let seen = if count == all { VisibilityLevel::Hidden } else { VisibilityLevel::Partly };
-    let text = format!("who holds VFs: not told of {count} of {all}");
+    let text = format!("VF holders: unknown for {count} of {all}");
     Some(Visibility { area: "holders", seen, reason, text, remedy: Some(remedy) })
 }
 
@@ -228,13 +228,14 @@ fn permission(collector: &str, environment: &Environment) -> (&'static str, Stri
         _ => Capability::DacReadSearch,
     };
     if environment.user_namespace == Some(true) {
-        let remedy = format!("{} outside of a user namespace (in one it reaches nothing of the host)", needed.as_str());
+        let remedy = format!("{} outside a user namespace (inside one it does not apply to the host)", needed.as_str());
         return ("user_namespace", remedy);
     }
     match (&environment.confinement, environment.has(needed)) {
-        (Some(profile), Some(true)) => {
-            ("confinement", format!("the profile {profile}, if it allowed it ({} is there),", needed.as_str()))
-        }
+        (Some(profile), Some(true)) => (
+            "confinement",
+            format!("the profile {profile}, if it allowed the access ({} is granted),", needed.as_str()),
+        ),
         _ => ("permission", needed.as_str().to_owned()),
     }
 }
@@ -250,7 +251,7 @@ pub fn summary(areas: &[Visibility], missing: &[Arc<str>]) -> String {
     }
     let granted = |area: &&Visibility| PERMISSIONS.contains(&area.reason);
     for area in areas.iter().filter(|area| area.seen >= VisibilityLevel::Partly && !granted(area)) {
-        let remedy = area.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (would change that: {remedy})"));
+        let remedy = area.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (fix: {remedy})"));
         parts.push(format!("{} {}: {}{remedy}", area.seen.as_str(), area.area, area.text));
     }
     parts.extend(missing.iter().map(ToString::to_string));
@@ -259,15 +260,15 @@ pub fn summary(areas: &[Visibility], missing: &[Arc<str>]) -> String {
 
 /// What the collectors read that are no area of their own.
 const REST: [(&str, &str); 9] = [
-    ("devlink", "devices' health"),
-    ("gids", "how ports are addressed"),
-    ("machine", "whether the host is a guest"),
-    ("netdev_setup", "how interfaces are set up"),
+    ("devlink", "device health"),
+    ("gids", "port addressing"),
+    ("machine", "virtualization"),
+    ("netdev_setup", "interface settings"),
     ("numa", "NUMA nodes"),
-    ("posture", "how the host is set up"),
+    ("posture", "host settings"),
     ("qid_map", "queue pair maps"),
     ("rdma_qp", "queue pairs"),
-    ("system", "the host's name and uptime"),
+    ("system", "host name and uptime"),
 ];
 
 /// One sentence for each thing that would show more, with all that it would show: `CAP_SYSLOG would show: kernel
@@ -288,7 +289,7 @@ pub fn missing_of(snapshot: &Snapshot, vf_map: &VfMap, wanted: impl Fn(&str) -> 
     }
     let holders = if wanted("holders") { of_holders(vf_map) } else { BTreeMap::new() };
     for (missing, count) in holders {
-        by_remedy.entry(grants(missing, environment)).or_default().push(format!("who holds {}", counted(count, "VF")));
+        by_remedy.entry(grants(missing, environment)).or_default().push(format!("holders of {}", counted(count, "VF")));
     }
     by_remedy.into_iter().map(|(remedy, what)| Arc::from(format!("{remedy} would show: {}", what.join(", ")))).collect()
 }

@@ -15,6 +15,7 @@ use super::settings::Settings;
 use crate::model::check::Check;
 use crate::model::history::Baseline;
 use crate::model::policy::Policy;
+use crate::model::reason::FindingReason;
 use crate::model::units::BytesPerSecond;
 use crate::watch::clock::SystemClock;
 use crate::watch::store::Store;
@@ -64,7 +65,8 @@ fn diff(settings: &Settings) -> Result<ExitCode, CliError> {
     Store::new(settings.storage.clone()).usable().map_err(|why| anyhow::anyhow!("{why}"))?;
     let report = read_once(settings, Duration::ZERO, LIMIT)?;
     let differs = report.findings.iter().map(|finding| &finding.condition).filter(|condition| {
-        matches!(condition.check, Check::DeviceMissing | Check::PcieDrifted) || condition.reason == "baseline"
+        matches!(condition.check, Check::DeviceMissing | Check::PcieDrifted)
+            || condition.reason == FindingReason::Baseline
     });
     let mut out = String::new();
     for condition in differs {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::answer::Series;
+use crate::model::check::Check;
+use crate::model::reason::FindingReason;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// A host: the values of the labels that tell hosts apart, in their order.
@@ -93,10 +95,10 @@ pub struct PfFacts {
 /// A finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FindingFact {
-    /// Check.
-    pub check: String,
-    /// Reason.
-    pub reason: String,
+    /// Check; `None` if this version does not know it.
+    pub check: Option<Check>,
+    /// Reason; `None` if this version does not know it.
+    pub reason: Option<FindingReason>,
     /// Device.
     pub device: String,
     /// Port; empty when the finding is about none.
@@ -234,7 +236,7 @@ impl HostFacts {
     /// Takes a finding.
     pub fn finding(&mut self, row: &Series) {
         let text = |label: &str| row.labels.get(label).to_owned();
-        let (check, reason) = (text("check"), text("reason"));
+        let (check, reason) = (text("check").parse().ok(), FindingReason::parse(&text("reason")));
         self.findings.push(FindingFact { check, reason, device: text("device"), port: text("port") });
     }
 
@@ -251,12 +253,18 @@ impl HostFacts {
 
     /// Whether something is down or gone whose rate only the past can tell.
     pub fn needs_past(&self) -> bool {
-        self.findings.iter().any(|finding| matches!(&*finding.check, "port_down" | "device_missing"))
+        self.findings.iter().any(|finding| matches!(finding.check, Some(Check::PortDown | Check::DeviceMissing)))
     }
 
     /// The reason of a check's finding on a port; on any of a device's ports where the port is empty.
-    pub fn reason(&self, check: &str, device: &str, port: &str) -> Option<&str> {
-        let is = |finding: &&FindingFact| finding.check == check && finding.device == device && finding.port == port;
-        self.findings.iter().find(is).map(|finding| &*finding.reason)
+    pub fn reason(&self, check: Check, device: &str, port: &str) -> Option<FindingReason> {
+        self.finding_on(check, device, port)?.reason
+    }
+
+    /// A check's finding on a port; on any of a device's ports where the port is empty.
+    pub fn finding_on(&self, check: Check, device: &str, port: &str) -> Option<&FindingFact> {
+        let wanted =
+            |finding: &&FindingFact| finding.check == Some(check) && finding.device == device && finding.port == port;
+        self.findings.iter().find(wanted)
     }
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 
 use super::facts::{DeviceFacts, HostFacts, HostId, PfFacts, PortFacts, PortName};
 use super::stranded::{StrandedByCause, by_reason, card, limiting, split};
+use crate::model::check::Check;
 use crate::model::units::BytesPerSecond;
 
 /// Bandwidth below this is rounding.
@@ -197,7 +198,7 @@ pub fn compute_capacity(host: &HostFacts, by: &[String]) -> HostCapacityReport {
             calculator.port(name, device, port);
         }
     }
-    for finding in host.findings.iter().filter(|finding| finding.check == "device_missing") {
+    for finding in host.findings.iter().filter(|finding| finding.check == Some(Check::DeviceMissing)) {
         calculator.missing(&finding.device);
     }
     for (address, pf) in &host.pfs {
@@ -252,7 +253,7 @@ impl HostCalculator<'_> {
 
     fn port(&mut self, name: &PortName, device: &DeviceFacts, port: &PortFacts) {
         let host = self.host;
-        let down = host.reason("port_down", &name.0, &name.1).is_some();
+        let down = host.finding_on(Check::PortDown, &name.0, &name.1).is_some();
         let sums = self.group(&name.0, device, &port.link_layer);
         sums.ports += 1;
         let Some(rate) = port.rate else {
@@ -272,7 +273,7 @@ impl HostCalculator<'_> {
         if rate.0 - share.0 <= rate.0 * 1e-9 {
             return;
         }
-        let reason = host.reason("pcie_below_port_rate", &name.0, &name.1);
+        let reason = host.reason(Check::PcieBelowPortRate, &name.0, &name.1);
         let limit = limiting(host, name);
         let parts = limit.and_then(|(_, link)| split(rate, share, link));
         let parts = parts.unwrap_or_else(|| by_reason(rate, share, reason));

@@ -2,6 +2,7 @@
 //! gives, and the part that is the card's own limit.
 
 use super::facts::{HostFacts, LinkFacts, PortName};
+use crate::model::reason::FindingReason;
 use crate::model::units::BytesPerSecond;
 
 /// Less than this part of a rate is no difference.
@@ -39,12 +40,12 @@ pub fn split(rate: BytesPerSecond, share: BytesPerSecond, link: &LinkFacts) -> O
 }
 
 /// Puts all of it under the cause that the host's own finding names.
-pub fn by_reason(rate: BytesPerSecond, share: BytesPerSecond, reason: Option<&str>) -> StrandedByCause {
+pub fn by_reason(rate: BytesPerSecond, share: BytesPerSecond, reason: Option<FindingReason>) -> StrandedByCause {
     let all = BytesPerSecond((rate.0 - share.0).max(0.0));
     match reason {
-        Some("link_degraded") => StrandedByCause { degraded: all, ..StrandedByCause::default() },
-        Some("slot_limited") => StrandedByCause { slot: all, ..StrandedByCause::default() },
-        Some("by_design") => StrandedByCause { design: all, ..StrandedByCause::default() },
+        Some(FindingReason::LinkDegraded) => StrandedByCause { degraded: all, ..StrandedByCause::default() },
+        Some(FindingReason::SlotLimited) => StrandedByCause { slot: all, ..StrandedByCause::default() },
+        Some(FindingReason::ByDesign) => StrandedByCause { design: all, ..StrandedByCause::default() },
         _ => StrandedByCause { unknown: all, ..StrandedByCause::default() },
     }
 }
@@ -128,7 +129,10 @@ mod tests {
         let unknown = LinkFacts { capable: None, ..link((8, 8), (8, 8), (8, 8)) };
         assert_eq!(split(gbits(200.0), gbits(63.0), &unknown), None);
         assert_eq!(parts(by_reason(gbits(200.0), gbits(150.0), None)), [0.0, 0.0, 0.0, 50.0]);
-        assert_eq!(parts(by_reason(gbits(200.0), gbits(150.0), Some("slot_limited"))), [0.0, 50.0, 0.0, 0.0]);
+        assert_eq!(
+            parts(by_reason(gbits(200.0), gbits(150.0), Some(FindingReason::SlotLimited))),
+            [0.0, 50.0, 0.0, 0.0]
+        );
     }
 
     #[test]

@@ -299,8 +299,7 @@ impl BenchmarkHistory {
             *count += 1;
         }
         if run.outcome == Outcome::Skipped {
-            let reason = SkipReason::ALL.iter().find(|reason| reason.as_str() == &*run.reason);
-            *self.skips.entry(reason.copied().unwrap_or(SkipReason::Unknown)).or_default() += 1;
+            *self.skips.entry(SkipReason::parse(&run.reason).unwrap_or(SkipReason::Unknown)).or_default() += 1;
             return;
         }
         let day_ago = run.at.checked_sub(DAY).unwrap_or(SystemTime::UNIX_EPOCH);

@@ -121,65 +121,65 @@ checks! {
     PortDown = "port_down",
     /// An active port runs below its expected rate.
     PortRateLow = "port_rate_low",
-    /// A port lost its link and got it back.
+    /// A port's link went down and came back.
     PortFlapping = "port_flapping",
-    /// Error counters of a port rise faster than they should.
+    /// Error counters of a port rise faster than their limits.
     PortErrors = "port_errors",
-    /// Counters of a port stand at their field's maximum and no longer count.
+    /// Counters of a port reached their maximum and no longer count.
     PortCounterSaturated = "port_counter_saturated",
-    /// A device that was here is gone.
+    /// A device of the baseline or policy is missing.
     DeviceMissing = "device_missing",
-    /// The PCIe path of active ports carries less than their rates.
+    /// The PCIe path of active ports is slower than their rates.
     PcieBelowPortRate = "pcie_below_port_rate",
-    /// A PCIe link runs below what both of its ends can do.
+    /// A PCIe link runs below what both ends support.
     PcieDegraded = "pcie_degraded",
-    /// A PCIe link is limited by its slot: the device could do more elsewhere.
+    /// A PCIe link is limited by its slot: the card supports more.
     PcieLimitedBySlot = "pcie_limited_by_slot",
-    /// A PCIe link is slower than this host's own baseline.
+    /// A PCIe link is slower than the baseline or the policy.
     PcieDrifted = "pcie_drifted",
-    /// A device no longer answers on the PCIe bus.
+    /// A device is not responding on the PCIe bus.
     PcieOffBus = "pcie_off_bus",
-    /// PCIe errors are being reported.
+    /// A device or port reports PCIe errors (AER).
     PcieAer = "pcie_aer",
-    /// The ways to count a PF's VFs disagree.
+    /// The counts of a PF's VFs disagree: configured, present, listed over netlink.
     VfCountMismatch = "vf_count_mismatch",
-    /// A VF is set up for use and nobody holds it.
+    /// A VF is set up for use, but unused.
     VfOrphan = "vf_orphan",
-    /// Someone claims a VF that is gone or that another holds.
+    /// A domain claims a VF that is gone or used by another.
     VfDangling = "vf_dangling",
     /// A VF's GUID was never set.
     VfIdentityZero = "vf_identity_zero",
     /// Two VFs have one MAC address or GUID.
     VfIdentityDuplicate = "vf_identity_duplicate",
-    /// A VF's MAC address or GUID is no longer what its holder knows.
+    /// A VF's MAC address or GUID changed while in use.
     VfIdentityChanged = "vf_identity_changed",
-    /// A VF is bound to another driver than it should be.
+    /// A VF is bound to another driver than driver_override names.
     VfDriverChanged = "vf_driver_changed",
-    /// A VF that nobody holds is still configured for someone.
+    /// An unused VF still has the configuration of its last user.
     VfLeftoverConfig = "vf_leftover_config",
-    /// VFs were moved or made anew under their holders and nothing shows that they work since.
+    /// VFs were moved or recreated while in use, and nothing shows that they work since.
     VfMapStale = "vf_map_stale",
-    /// A PF is down under VFs that are in use.
+    /// A PF is down while its VFs are in use.
     VfPfDown = "vf_pf_down",
-    /// A VF that was given away shares its IOMMU group.
+    /// A passed-through VF shares its IOMMU group.
     VfGroupShared = "vf_group_shared",
-    /// A VF's configuration is no longer what it was, or not what its holder wants.
+    /// A VF's configuration changed while in use, or differs from its domain's.
     VfConfigDrifted = "vf_config_drifted",
-    /// A device's interrupts are served on another NUMA node than its own.
+    /// A device's interrupts are served outside its NUMA node.
     IrqRemote = "irq_remote",
-    /// One CPU serves most of the interrupts of a device that has many vectors.
+    /// One CPU serves most interrupts of a device with many vectors.
     IrqPiledUp = "irq_piled_up",
-    /// A device's vectors stand elsewhere than they did when all was well.
+    /// Fewer of a device's interrupt vectors are on its NUMA node than in the baseline.
     IrqDrifted = "irq_drifted",
-    /// An Ethernet port loses RDMA traffic, or stands still.
+    /// An Ethernet port loses or stalls RDMA traffic.
     RoceLossy = "roce_lossy",
-    /// Probes measure less than the lane can carry, or than they used to.
+    /// Benchmarks measure less than the path can carry, or less than usual.
     ProbeSlow = "probe_slow",
-    /// Probes cannot move data through a port.
+    /// Benchmarks cannot move data through a port.
     ProbeFailing = "probe_failing",
-    /// The kernel said something about a watched device, or a health reporter of its driver is in error.
+    /// The kernel logged an error about a watched device, or a health reporter of its driver is in error.
     KernelMessage = "kernel_message",
-    /// How the host is set up costs speed, or stands in the way of pass-through.
+    /// A host setting costs speed or prevents pass-through.
     HostPosture = "host_posture",
 }
 

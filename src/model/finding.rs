@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 use super::check::{Check, Severity};
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::reading::ReadError;
+use super::reason::FindingReason;
 use super::sriov::VfKey;
 use super::time::BootTime;
 
@@ -62,7 +63,7 @@ pub struct Condition {
     /// How bad.
     pub severity: Severity,
     /// A word for the case, from the check's closed set.
-    pub reason: &'static str,
+    pub reason: FindingReason,
     /// One sentence a person can act on.
     pub summary: String,
     /// The RDMA device concerned.
@@ -81,7 +82,7 @@ pub struct Condition {
 
 impl Condition {
     /// A condition that is a finding at once and ends at once; its device, port and address follow from the subject.
-    pub fn new(check: Check, subject: Subject, severity: Severity, reason: &'static str, summary: String) -> Self {
+    pub fn new(check: Check, subject: Subject, severity: Severity, reason: FindingReason, summary: String) -> Self {
         let (device, port, pci_address) = match &subject {
             Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
             Subject::Device(device) => (Some(device.clone()), None, None),

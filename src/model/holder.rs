@@ -58,7 +58,7 @@ impl MissingAccess {
             Self::Descriptors => "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH",
             Self::Ptrace => "CAP_SYS_PTRACE",
             Self::Search => "CAP_DAC_READ_SEARCH",
-            Self::Refused => "a reader whom no security module or user namespace holds back",
+            Self::Refused => "a reader that no security module or user namespace restricts",
             Self::Namespace => "a process with a /sys of its own in each network namespace",
             Self::Processes => "the host's /proc",
             Self::Source => "the holders collector",

@@ -15,6 +15,11 @@ macro_rules! label_enum {
             pub const fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $word,)+ }
             }
+
+            /// Reads the word; `None` if it is not one of the set.
+            pub fn parse(word: &str) -> Option<Self> {
+                Self::ALL.iter().copied().find(|value| value.as_str() == word)
+            }
         }
     };
 }

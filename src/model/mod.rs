@@ -30,6 +30,7 @@ pub mod posture;
 pub mod qid;
 pub mod rdma;
 pub mod reading;
+pub mod reason;
 pub mod roce;
 pub mod snapshot;
 pub mod sriov;

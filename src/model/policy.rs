@@ -9,6 +9,7 @@ use super::check::{Check, Severity};
 use super::finding::Subject;
 use super::ids::{DeviceName, PortKey};
 use super::maintenance::Maintenance;
+use super::reason::FindingReason;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
 /// What is expected of the ports whose name (`mlx5_3/1`) matches.
@@ -83,6 +84,8 @@ pub struct Thresholds {
 pub struct ErrorLimit {
     /// Counter file name.
     pub counter: &'static str,
+    /// The reason of its finding.
+    pub reason: FindingReason,
     /// Most increases allowed in the window.
     pub most: u64,
     /// The window.
@@ -95,18 +98,24 @@ impl Default for Thresholds {
     fn default() -> Self {
         const MINUTE: Duration = Duration::from_secs(60);
         const HOUR: Duration = Duration::from_secs(3600);
-        let limit = |counter, most, window, text| ErrorLimit { counter, most, window, text };
+        let limit = |reason: FindingReason, most, window, text| ErrorLimit {
+            counter: reason.as_str(),
+            reason,
+            most,
+            window,
+            text,
+        };
         Self {
             flaps_critical: 3,
             settle: Duration::from_secs(30 * 60),
             errors: vec![
-                limit("symbol_error", 120, HOUR, "120 an hour"),
-                limit("link_error_recovery", 25, 5 * MINUTE, "5 a minute"),
-                limit("port_rcv_errors", 600, MINUTE, "10 a second"),
-                limit("port_xmit_discards", 6_000, MINUTE, "100 a second"),
-                limit("local_ack_timeout_err", 60, MINUTE, "1 a second"),
-                limit("excessive_buffer_overrun_errors", 0, HOUR, "none"),
-                limit("local_link_integrity_errors", 0, HOUR, "none"),
+                limit(FindingReason::SymbolError, 120, HOUR, "120 an hour"),
+                limit(FindingReason::LinkErrorRecovery, 25, 5 * MINUTE, "5 a minute"),
+                limit(FindingReason::PortRcvErrors, 600, MINUTE, "10 a second"),
+                limit(FindingReason::PortXmitDiscards, 6_000, MINUTE, "100 a second"),
+                limit(FindingReason::LocalAckTimeoutErr, 60, MINUTE, "1 a second"),
+                limit(FindingReason::ExcessiveBufferOverrunErrors, 0, HOUR, "none"),
+                limit(FindingReason::LocalLinkIntegrityErrors, 0, HOUR, "none"),
             ],
             correctable_aer_per_hour: 10,
         }

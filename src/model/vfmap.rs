@@ -45,17 +45,17 @@ impl Signal {
     /// What happened, to follow a name.
     pub const fn about(self) -> &'static str {
         match self {
-            Self::DomainAppeared => "came with a domain that was moved here",
-            Self::DomainGone => "lost the domain that held it",
-            Self::HolderChanged => "went from one holder to another",
-            Self::VfRecreated => "was removed and made again under its holder",
-            Self::PfReprobed => "lost its state when its PF's driver was bound anew",
-            Self::GroupRenumbered => "has another IOMMU group than its holder opened",
-            Self::FunctionRemoved => "went away",
+            Self::DomainAppeared => "arrived with a domain that migrated here",
+            Self::DomainGone => "lost the domain that used it",
+            Self::HolderChanged => "changed its holder",
+            Self::VfRecreated => "was removed and recreated while in use",
+            Self::PfReprobed => "lost its state when its PF's driver was rebound",
+            Self::GroupRenumbered => "is in another IOMMU group than the one its holder opened",
+            Self::FunctionRemoved => "disappeared",
             Self::FunctionAdded => "appeared",
             Self::ClockStepped => "is in a guest whose wall clock stepped, as after a live migration",
             Self::MachineForked => "is in a guest that was restored from a snapshot or cloned",
-            Self::MachineChanged => "is in a guest whose machine has another identity now",
+            Self::MachineChanged => "is in a guest whose machine identity changed",
         }
     }
 }

@@ -138,13 +138,14 @@ mod tests {
     use super::*;
     use crate::model::check::Severity;
     use crate::model::ids::DeviceName;
+    use crate::model::reason::FindingReason;
 
     fn subject() -> Subject {
         Subject::Device(DeviceName::new("mlx5_0"))
     }
 
     fn condition(hold: Hold, quiet: Duration) -> Condition {
-        Condition::new(Check::DeviceMissing, subject(), Severity::Critical, "test", String::new())
+        Condition::new(Check::DeviceMissing, subject(), Severity::Critical, FindingReason::Baseline, String::new())
             .hold(hold)
             .clear_after(quiet)
     }

@@ -101,7 +101,7 @@ fn an_agent_that_starts_again_counts_nothing_twice() {
     let health = |report: &HostReport| {
         found(report, Check::KernelMessage)
             .into_iter()
-            .map(|f| (f.condition.severity, f.condition.reason))
+            .map(|f| (f.condition.severity, f.condition.reason.as_str()))
             .collect::<Vec<_>>()
     };
     let count = |report: &HostReport| {

@@ -74,7 +74,7 @@ impl Play {
     /// Severity and reason of each finding of a check.
     fn found(&self, check: Check) -> Vec<(String, Severity, &'static str)> {
         let findings = found(&self.report, check).into_iter().map(|finding| &finding.condition);
-        findings.map(|found| (found.subject.to_string(), found.severity, found.reason)).collect()
+        findings.map(|found| (found.subject.to_string(), found.severity, found.reason.as_str())).collect()
     }
 
     fn flaps(&self) -> Option<u64> {
@@ -282,7 +282,7 @@ fn a_card_that_moved_to_a_lesser_slot_has_drifted() {
     let report = hand.pass();
     let drifted = found(&report, Check::PcieDrifted);
     assert_eq!(drifted[0].condition.subject.to_string(), devices[1].address);
-    assert_eq!((drifted.len(), drifted[0].condition.reason), (1, "baseline"));
+    assert_eq!((drifted.len(), drifted[0].condition.reason.as_str()), (1, "baseline"));
     assert!(found(&report, Check::DeviceMissing).is_empty(), "it is here, under another name");
     assert!(found(&report, Check::PcieDegraded).is_empty(), "both ends do what they can");
 }

@@ -71,7 +71,7 @@ fn said(facts: Vec<Fact>) -> (&'static str, String) {
         below_port_rate(view, &mut verdicts);
         verdicts.conditions.into_iter().next().unwrap()
     });
-    (condition.reason, condition.summary)
+    (condition.reason.as_str(), condition.summary)
 }
 
 /// Checks that could not judge the card's link, and whether a host as a rule says what is missing.

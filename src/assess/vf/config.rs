@@ -4,6 +4,7 @@ use super::{Scene, Seen};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::holder::Holder;
+use crate::model::reason::FindingReason;
 use crate::model::sriov::{Fabric, VfConfig};
 
 /// `vf_leftover_config`: nobody holds the VF, and it is still set up for someone.
@@ -15,10 +16,16 @@ pub(super) fn leftover(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let ethernet = seen.pf.fabric == Some(Fabric::Ethernet);
         let left = [
-            ("vlan", config.vlan.filter(|vlan| vlan.id != 0).map(|vlan| format!("VLAN {}", vlan.id))),
-            ("trust", (config.trust == Some(true)).then(|| "trust".to_owned())),
-            ("rate", config.max_rate.filter(|rate| *rate > 0).map(|rate| format!("a limit of {rate} Mb/s"))),
-            ("mac", config.mac.filter(|mac| ethernet && !mac.is_zero()).map(|mac| format!("MAC address {mac}"))),
+            (FindingReason::Vlan, config.vlan.filter(|vlan| vlan.id != 0).map(|vlan| format!("VLAN {}", vlan.id))),
+            (FindingReason::Trust, (config.trust == Some(true)).then(|| "trust".to_owned())),
+            (
+                FindingReason::Rate,
+                config.max_rate.filter(|rate| *rate > 0).map(|rate| format!("a limit of {rate} Mb/s")),
+            ),
+            (
+                FindingReason::Mac,
+                config.mac.filter(|mac| ethernet && !mac.is_zero()).map(|mac| format!("MAC address {mac}")),
+            ),
         ];
         let mut left = left.into_iter().filter_map(|(reason, text)| Some((reason, text?)));
         let Some((reason, first)) = left.next() else {
@@ -27,7 +34,7 @@ pub(super) fn leftover(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let texts: Vec<String> = std::iter::once(first).chain(left.map(|(_, text)| text)).collect();
         let summary = format!(
-            "Nobody holds {}, and it still has {}: its next user gets that too. Reset it (`ip link set {} vf {} ...`).",
+            "{} is unused but still has {}, which its next user inherits. Reset it (`ip link set {} vf {} ...`).",
             seen.name(),
             texts.join(", "),
             seen.interface(),
@@ -49,15 +56,15 @@ pub(super) fn drifted(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let changes = tenure.and_then(|tenure| tenure.config).map(|before| differences(&before, &config));
         let wanted = || unlike_claim(scene, seen, &config);
         let (reason, changes) = if let Some(changes) = changes.filter(|changes| !changes.is_empty()) {
-            ("under_holder", changes)
+            (FindingReason::UnderHolder, changes)
         } else if let Some(change) = wanted() {
-            ("differs_from_claim", vec![change])
+            (FindingReason::DiffersFromClaim, vec![change])
         } else {
             verdicts.ok(Check::VfConfigDrifted);
             continue;
         };
         let summary = format!(
-            "{}, held by {}: {}. Set it as it was (`ip link set {} vf {} ...`), or restart its guest with the new settings.",
+            "{}, used by {}: {}. Restore the setting (`ip link set {} vf {} ...`), or restart the guest with the new settings.",
             seen.name(),
             row.holder,
             changes.join(", "),
@@ -73,7 +80,7 @@ fn differences(before: &VfConfig, now: &VfConfig) -> Vec<String> {
     let mut list = Vec::new();
     let mut compare = |name: &str, old: Option<String>, new: Option<String>| {
         if let Some((old, new)) = old.zip(new).filter(|(old, new)| old != new) {
-            list.push(format!("{name} {old} became {new}"));
+            list.push(format!("{name} changed from {old} to {new}"));
         }
     };
     let switch = |on: Option<bool>| on.map(|on| if on { "on" } else { "off" }.to_owned());
@@ -94,8 +101,10 @@ fn unlike_claim(scene: &Scene<'_>, seen: Seen<'_>, config: &VfConfig) -> Option<
     let address = seen.vf.address?;
     scene.sources.live_claims(address).find_map(|(domain, claim)| {
         match (claim.wrong_mac(config), claim.wrong_vlan(config)) {
-            (Some((wanted, mac)), _) => Some(format!("{} wants MAC address {wanted} and it has {mac}", domain.name)),
-            (None, Some((wanted, vlan))) => Some(format!("{} wants VLAN {wanted} and it has {vlan}", domain.name)),
+            (Some((wanted, mac)), _) => {
+                Some(format!("{} wants MAC address {wanted}, but the VF has {mac}", domain.name))
+            }
+            (None, Some((wanted, vlan))) => Some(format!("{} wants VLAN {wanted}, but the VF has {vlan}", domain.name)),
             (None, None) => None,
         }
     })

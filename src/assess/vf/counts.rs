@@ -5,6 +5,7 @@ use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::count::{counted, counted_as};
 use crate::model::finding::{Condition, Subject};
+use crate::model::reason::FindingReason;
 use crate::model::sriov::Pf;
 
 /// `vf_count_mismatch`: VFs asked for, VFs with a function, VFs that netlink lists. A count that could not be had
@@ -14,21 +15,20 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let present = u32::try_from(pf.present()).unwrap_or(u32::MAX);
         let found = match (pf.configured, pf.reported) {
             (Some(configured), _) if configured != present => Some((
-                "links",
+                FindingReason::Links,
                 format!(
-                    "{} was asked for {} and {} a PCI function: look at the kernel log for its driver; the number can \
-                     only be set anew from 0 (sriov_numvfs).",
+                    "{} was configured for {}, but {} a PCI function. Check the kernel log for its driver; the number can \
+                     only be changed from 0 (sriov_numvfs).",
                     pf.address,
                     counted(configured, "VF"),
                     counted_as(present, "has", "have")
                 ),
             )),
             (_, Some(reported)) if reported != present => Some((
-                "netlink_list",
+                FindingReason::NetlinkList,
                 format!(
-                    "{} has {} and its driver lists {reported} over netlink: the others have no \
-                     configuration that could be seen or set; a driver that is being reloaded does this for a moment, \
-                     else reload it when its VFs are free.",
+                    "{} has {}, but its driver lists {reported} over netlink: the configuration of the others can be neither \
+                     read nor set. If the driver is not being reloaded right now, reload it when its VFs are unused.",
                     pf.address,
                     counted(present, "VF")
                 ),
@@ -60,8 +60,8 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             continue;
         }
         let (up, reason) = match port_up(scene, pf) {
-            Some(up) => (Some(up), "port_down"),
-            None => (pf.up.value(), "interface_down"),
+            Some(up) => (Some(up), FindingReason::PortDown),
+            None => (pf.up.value(), FindingReason::InterfaceDown),
         };
         match up {
             None => verdicts.unknown(Check::VfPfDown, Subject::Pci(pf.address), pf.up.reason()),
@@ -69,8 +69,8 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             Some(false) => {
                 let name = pf.netdevs.first().map(|name| format!(" ({name})")).unwrap_or_default();
                 let summary = format!(
-                    "{}{name} is down and {} in use: nobody beyond this host is reached through it. Set the interface \
-                     up; if it is, look at cable and switch port.",
+                    "{}{name} is down and {} in use, so they reach nothing beyond this host. Set the interface up; if it \
+                     is up, check cable and switch port.",
                     pf.address,
                     counted_as(used, "of its VFs is", "of its VFs are")
                 );

@@ -9,6 +9,7 @@ use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::holder::{Claim, Domain, Holder};
 use crate::model::ids::PciAddress;
+use crate::model::reason::FindingReason;
 
 /// `vf_orphan`: given to user space and nobody has it open, or bound to a kernel driver whose interface is in no
 /// namespace. A holder that cannot be seen is unknown, never an orphan.
@@ -26,18 +27,18 @@ fn describe_orphan(seen: Seen<'_>) -> Condition {
     let driver = seen.vf.driver.as_deref().unwrap_or_default();
     let (reason, summary) = if seen.vf.is_for_user_space() {
         let text = format!(
-            "{} is bound to {driver} and no process has it open: start its guest, or give it back (`virsh \
+            "{} is bound to {driver}, but no process has it open. Start its guest, or return it to the host (`virsh \
              nodedev-reattach`, or clear driver_override and bind its own driver).",
             seen.name()
         );
-        ("not_held", text)
+        (FindingReason::NotHeld, text)
     } else {
         let text = format!(
-            "{} is bound to {driver} and its interface is in no network namespace: unbind and bind {driver} again, and \
-             look at the kernel log for it.",
+            "{} is bound to {driver}, but its interface is in no network namespace. Unbind and bind {driver} again, and \
+             check the kernel log.",
             seen.name()
         );
-        ("no_interface", text)
+        (FindingReason::NoInterface, text)
     };
     seen.condition(Check::VfOrphan, Severity::Warning, reason, summary)
 }
@@ -69,15 +70,16 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
     // Where it would be, had it not gone: the PF on the same bus.
     let pf = scene.pfs.iter().find(|pf| (pf.address.domain, pf.address.bus) == (address.domain, address.bus));
     let advice = pf.map_or_else(
-        || "no card is there either".to_owned(),
+        || "there is no PF on that bus".to_owned(),
         |pf| format!("{} has {} now", pf.address, counted(pf.present(), "VF")),
     );
     let summary = format!(
-        "{} claims {address}, and there is no such function ({advice}): it will not start with it. Give it one of the VFs \
-         that are there; more VFs take making all of them anew, so stop their users first.",
+        "{} claims {address}, but there is no such function ({advice}), so the domain will not start. Assign one of the \
+         existing VFs; to create more, all VFs must be recreated, so stop their users first.",
         names(claims)
     );
-    let condition = Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, "gone", summary);
+    let condition =
+        Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, FindingReason::Gone, summary);
     Some(condition.with_evidence("claimed_by", Some(names(claims))).hold(HOLD))
 }
 
@@ -94,31 +96,31 @@ fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Conditio
     let name = seen.name();
     let (severity, reason, summary) = if live.len() > 1 {
         let text = format!(
-            "{name} is claimed by {}, which all run; it is held by {holder}: detach it from all others.",
+            "{name} is claimed by {}, which all run; it is used by {holder}. Detach it from the others.",
             names(claims)
         );
-        (Severity::Warning, "claimed_twice", text)
+        (Severity::Warning, FindingReason::ClaimedTwice, text)
     } else if let Some(claimant) = live.first().filter(|claimant| held_by != Some(*claimant)) {
         match holder {
             Holder::Unknown(_) => return None,
             Holder::None => {
                 let text = format!(
-                    "{claimant} runs and claims {name}, and its process does not have it open: a detach or attach did \
+                    "{claimant} runs and claims {name}, but its process does not have it open: a detach or attach did \
                      not finish. Detach it (`virsh detach-device`) and attach it again."
                 );
-                (Severity::Warning, "not_held", text)
+                (Severity::Warning, FindingReason::NotHeld, text)
             }
             other => {
                 let text = format!(
-                    "{claimant} runs and claims {name}, and it is held by {other}: a detach or attach did not finish. \
-                     Detach it from {claimant}, or take it from {other} and attach it again."
+                    "{claimant} runs and claims {name}, but it is used by {other}: a detach or attach did not finish. \
+                     Detach it from {claimant}, or remove it from {other} and attach it again."
                 );
-                (Severity::Warning, "held_by_other", text)
+                (Severity::Warning, FindingReason::HeldByOther, text)
             }
         }
     } else if distinct(false).len() > 1 {
-        let text = format!("{name} is claimed by {}: only one of them can run.", names(claims));
-        (Severity::Info, "claimed_twice", text)
+        let text = format!("{name} is claimed by {}: only one of them can run at a time.", names(claims));
+        (Severity::Info, FindingReason::ClaimedTwice, text)
     } else {
         return None;
     };
@@ -141,13 +143,13 @@ pub(super) fn group_shared(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let more = seen.vf.group_shared_with.len().saturating_sub(others.len());
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         let summary = format!(
-            "{} shares IOMMU group {group} with {}{more}: one guest's DMA reaches the others, and they can only be given \
-             away together. Switch ACS and ARI on in the BIOS, or use a slot below another root port.",
+            "{} shares IOMMU group {group} with {}{more}: they are not isolated from each other and can only be passed \
+             through together. Enable ACS and ARI in the BIOS, or use a slot below another root port.",
             seen.name(),
             others.join(", ")
         );
         verdicts.found(
-            seen.condition(Check::VfGroupShared, Severity::Warning, "not_isolated", summary)
+            seen.condition(Check::VfGroupShared, Severity::Warning, FindingReason::NotIsolated, summary)
                 .with_evidence("iommu_group", Some(group)),
         );
     }
@@ -165,12 +167,12 @@ pub(super) fn driver(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let (wanted, bound) = wrong;
         let summary = format!(
-            "{} is bound to {bound}, and its driver_override says {wanted}: unbind {bound}; {wanted} binds then if its \
+            "{} is bound to {bound}, but its driver_override is {wanted}. Unbind {bound}; {wanted} then binds if its \
              module is loaded.",
             seen.name()
         );
         verdicts.found(
-            seen.condition(Check::VfDriverChanged, Severity::Warning, "override_ignored", summary)
+            seen.condition(Check::VfDriverChanged, Severity::Warning, FindingReason::OverrideIgnored, summary)
                 .with_evidence("driver_override", Some(&**wanted)),
         );
     }

@@ -8,6 +8,7 @@ use crate::model::check::{Check, Severity};
 use crate::model::holder::Holder;
 use crate::model::ids::Guid;
 use crate::model::reading::ReadError;
+use crate::model::reason::FindingReason;
 use crate::model::sriov::{Fabric, Mac, VfDetail, VfKey};
 use crate::model::vfmap::VfIdentity;
 
@@ -38,13 +39,13 @@ pub(super) fn zero(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                 verdicts.ok(Check::VfIdentityZero);
                 continue;
             }
-            (zero, ones) if zero.is_empty() => ("guid_all_ones", ones),
-            (zero, _) => ("guid_zero", zero),
+            (zero, ones) if zero.is_empty() => (FindingReason::GuidAllOnes, ones),
+            (zero, _) => (FindingReason::GuidZero, zero),
         };
-        let what = if reason == "guid_zero" { "no" } else { "an invalid" };
+        let what = if reason == FindingReason::GuidZero { "no" } else { "an invalid" };
         let summary = format!(
-            "{} has {what} {}: its port never becomes ACTIVE. Set both (`ip link set {} vf {} node_guid ... port_guid ...`), \
-             then bind its driver anew.",
+            "{} has {what} {}, so its port never becomes ACTIVE. Set both (`ip link set {} vf {} node_guid ... port_guid ...`), \
+             then rebind its driver.",
             seen.name(),
             bad.join(" and "),
             seen.interface(),
@@ -81,12 +82,12 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let by_guid = own.port_guid.into_iter().chain(own.node_guid).find_map(|guid| {
             let others = others(guids.get(&guid));
-            (!others.is_empty()).then(|| ("guid", format!("GUID {guid}"), others))
+            (!others.is_empty()).then(|| (FindingReason::Guid, format!("GUID {guid}"), others))
         });
         let by_mac = || {
             let mac = own.mac?;
             let others = others(macs.get(&(mac, vlan(&seen))));
-            (!others.is_empty()).then(|| ("mac", format!("MAC address {mac}"), others))
+            (!others.is_empty()).then(|| (FindingReason::Mac, format!("MAC address {mac}"), others))
         };
         let Some((reason, what, others)) = by_guid.or_else(by_mac) else {
             verdicts.ok(Check::VfIdentityDuplicate);
@@ -94,7 +95,7 @@ pub(super) fn duplicate(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         };
         let names: Vec<String> = others.iter().map(ToString::to_string).collect();
         let summary = format!(
-            "{} has {what}, and so has {}: frames for one reach the other, or nobody. Give each its own (`ip link set {} \
+            "{} has {what}, the same as {}: frames for one may reach the other or get lost. Set a unique one (`ip link set {} \
              vf {} ...`).",
             seen.name(),
             names.join(", "),
@@ -137,20 +138,20 @@ pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             expected.iter().find(|one| !now.iter().any(|now| now.is(one))).copied()
         };
         let (reason, before) = match (under, expected()) {
-            (Some(before), _) => ("under_holder", before),
-            (None, Some(before)) => ("other_vf", before),
+            (Some(before), _) => (FindingReason::UnderHolder, before),
+            (None, Some(before)) => (FindingReason::OtherVf, before),
             (None, None) => {
                 verdicts.ok(Check::VfIdentityChanged);
                 continue;
             }
         };
         let how = match reason {
-            "under_holder" => "was changed under its holder",
-            _ => "is not what its machine had before",
+            FindingReason::UnderHolder => "changed while it was in use",
+            _ => "differs from what its VM had before",
         };
         let summary = format!(
-            "The identity of {}, held by {}, {how}: it was {before} and is {}. Set the old one, or restart the guest and \
-             tell fabric and peers of the new one (`lanewatch baseline accept`).",
+            "The identity of {}, used by {}, {how}: was {before}, is {}. Restore the old one; or restart the guest, update \
+             fabric and peers, and run `lanewatch baseline accept`.",
             seen.name(),
             row.holder,
             row.identity

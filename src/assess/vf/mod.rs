@@ -18,6 +18,7 @@ use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::holder::Holder;
 use crate::model::ids::PciAddress;
 use crate::model::qid::QidMap;
+use crate::model::reason::FindingReason;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::vfmap::MappedVf;
 use holders::HolderSources;
@@ -77,7 +78,7 @@ impl Seen<'_> {
         self.pf.netdevs.first().map_or("PF", |name| name)
     }
 
-    fn condition(&self, check: Check, severity: Severity, reason: &'static str, summary: String) -> Condition {
+    fn condition(&self, check: Check, severity: Severity, reason: FindingReason, summary: String) -> Condition {
         let holder = &self.row.holder;
         Condition::new(check, self.subject(), severity, reason, summary)
             .address(self.vf.address)

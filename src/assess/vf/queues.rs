@@ -5,6 +5,7 @@ use super::{Scene, Seen};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::holder::Holder;
+use crate::model::reason::FindingReason;
 use crate::model::sriov::VfKey;
 
 /// `vf_map_stale` by the queue pair map, for a VF that nothing else speaks against.
@@ -17,12 +18,12 @@ pub(super) fn map(scene: &Scene<'_>, seen: Seen<'_>, verdicts: &mut Verdicts) {
     if let Some((number, vfs)) = twice {
         let others: Vec<String> = vfs.iter().map(|vf| VfKey { pf: seen.key.pf, vf: *vf }.to_string()).collect();
         let summary = format!(
-            "Global queue pair number {number} stands in two entries of the queue pair map, for {}: what is sent to one \
-             reaches the other, or nobody. Detach the VF that was moved last and attach it again.",
+            "Global queue pair number {number} has two entries in the queue pair map, for {}: data for one may reach \
+             the other or get lost. Detach the VF that was moved last and attach it again.",
             others.join(" and ")
         );
         verdicts.found(
-            seen.condition(Check::VfMapStale, Severity::Critical, "qid_claimed_twice", summary)
+            seen.condition(Check::VfMapStale, Severity::Critical, FindingReason::QidClaimedTwice, summary)
                 .with_evidence("global_queue_pair", Some(*number)),
         );
         return;
@@ -34,11 +35,11 @@ pub(super) fn map(scene: &Scene<'_>, seen: Seen<'_>, verdicts: &mut Verdicts) {
         verdicts.unknown(Check::VfMapStale, seen.subject(), Some(reason));
     } else {
         let summary = format!(
-            "{}, held by {}, has no entry in its PF's queue pair map: connections to it are set up, and no data flows. \
-             Have the guest bind its driver anew, or detach the VF and attach it again.",
+            "{}, used by {}, has no entry in its PF's queue pair map: connections are set up, but no data flows. \
+             Rebind the driver in the guest, or detach the VF and attach it again.",
             seen.name(),
             seen.row.holder
         );
-        verdicts.found(seen.condition(Check::VfMapStale, Severity::Critical, "qid_map", summary));
+        verdicts.found(seen.condition(Check::VfMapStale, Severity::Critical, FindingReason::QidMap, summary));
     }
 }

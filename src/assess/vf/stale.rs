@@ -7,6 +7,7 @@ use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
 use crate::model::holder::Holder;
+use crate::model::reason::FindingReason;
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{Signal, Verification};
 
@@ -36,7 +37,7 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let summary = format!(
-            "{address} {}, and nothing shows that it moves data since: run a loop-back probe, or bind its driver anew \
+            "{address} {}; since then nothing shows that it moves data. Run a loopback benchmark, or rebind its driver \
              ({}).",
             signal.about(),
             rfc3339(since)
@@ -44,7 +45,7 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let subject = Subject::Pci(*address);
         let device = scene.view.snapshot.devices().find(|device| device.identity.pci_address == Some(*address));
         verdicts.found(
-            Condition::new(Check::VfMapStale, subject, Severity::Critical, signal.as_str(), summary)
+            Condition::new(Check::VfMapStale, subject, Severity::Critical, signal.into(), summary)
                 .device(device.map(|device| device.name.clone()))
                 .with_evidence("signal", Some(signal.as_str()))
                 .with_evidence("unverified_since", Some(rfc3339(since)))
@@ -53,21 +54,21 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-fn describe(seen: Seen<'_>, signal: Signal) -> (&'static str, Hold, String) {
+fn describe(seen: Seen<'_>, signal: Signal) -> (FindingReason, Hold, String) {
     if matches!(seen.row.holder, Holder::None | Holder::Host(_)) {
         let text = format!(
-            "{} was taken from its guest, which still claims it and works with a function that is no longer its own: \
-             detach it there and attach it again",
+            "{} was taken from its guest, which still claims it and keeps using a function that it no longer has. \
+             Detach it from the guest and attach it again",
             seen.name()
         );
-        return ("detach_failed", DETACH, text);
+        return (FindingReason::DetachFailed, DETACH, text);
     }
     let text = format!(
-        "{}, held by {}, {}, and nothing shows that it moves data since: have the guest bind its driver anew, detach \
-         and attach it, or run a probe through it",
+        "{}, used by {}, {}; since then nothing shows that it moves data. Rebind the driver in the guest, detach \
+         and attach the VF, or run a benchmark through it",
         seen.name(),
         seen.row.holder,
         signal.about()
     );
-    (signal.as_str(), HOLD, text)
+    (signal.into(), HOLD, text)
 }

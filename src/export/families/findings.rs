@@ -50,7 +50,7 @@ fn findings(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
                     found.check.as_str().into(),
                     found.severity.as_str().into(),
                     Label::Subject(&found.subject),
-                    found.reason.into(),
+                    found.reason.as_str().into(),
                     device.map(DeviceName::as_str).into(),
                     port.into(),
                     address.into(),

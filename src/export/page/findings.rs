@@ -54,7 +54,7 @@ fn one(report: &HostReport, group: &FindingGroup<'_>) -> Markup {
                         @let condition = &finding.condition;
                         li {
                             "causes " b { (condition.severity.as_str()) } " " (subject(condition)) " "
-                            span.check { (condition.check.as_str()) " · " (condition.reason) } ": " (effect(condition))
+                            span.check { (condition.check.as_str()) " · " (condition.reason.as_str()) } ": " (effect(condition))
                         }
                     }
                 }
@@ -69,7 +69,7 @@ fn head(report: &HostReport, finding: &Finding) -> Markup {
         p.head {
             span.badge.(condition.severity.as_str()) { (condition.severity.as_str()) }
             (subject(condition))
-            span.check { (condition.check.as_str()) " · " (condition.reason) }
+            span.check { (condition.check.as_str()) " · " (condition.reason.as_str()) }
             time title=(rfc3339(taken.wall_time(finding.since))) {
                 "for " (span(taken.tick.since(finding.since)))
                 span.wide { ", since " (rfc3339(taken.wall_time(finding.since))) }

@@ -23,6 +23,7 @@ use crate::model::kmsg::{self, KernelLog, MessageSource};
 use crate::model::posture::Posture;
 use crate::model::rdma::{RdmaDevice, RdmaResources};
 use crate::model::reading::ReadError;
+use crate::model::reason::FindingReason;
 use crate::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
 use crate::model::system::System;
 use crate::model::time::{BootTime, Timestamp};
@@ -84,7 +85,7 @@ fn finding() -> Finding {
             check: Check::PcieBelowPortRate,
             subject: Subject::Port(PortKey { device: DeviceName::new("mlx5_3"), port: 1 }),
             severity: Severity::Critical,
-            reason: "link_degraded",
+            reason: FindingReason::LinkDegraded,
             summary: "The PCIe path of mlx5_3/1 carries 63.0 Gb/s of 200 Gb/s.".to_owned(),
             device: Some(DeviceName::new("mlx5_3")),
             port: Some(1),

@@ -85,7 +85,7 @@ impl GuestTracker {
 
     fn findings(&self) -> Vec<(&'static str, String, &'static str)> {
         let found = self.last.as_ref().unwrap().findings.iter().map(|finding| &finding.condition);
-        found.map(|found| (found.check.as_str(), found.subject.to_string(), found.reason)).collect()
+        found.map(|found| (found.check.as_str(), found.subject.to_string(), found.reason.as_str())).collect()
     }
 
     fn count(&self, signal: Signal) -> u64 {

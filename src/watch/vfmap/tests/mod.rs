@@ -118,7 +118,7 @@ impl World {
     fn findings(&self) -> Vec<(&'static str, String, &'static str)> {
         let report = self.last.as_ref().unwrap();
         let found = report.findings.iter().map(|finding| &finding.condition);
-        found.map(|found| (found.check.as_str(), found.subject.to_string(), found.reason)).collect()
+        found.map(|found| (found.check.as_str(), found.subject.to_string(), found.reason.as_str())).collect()
     }
 
     fn is_quiet(&self) {
