@@ -14,6 +14,7 @@ use std::process::Command;
 use common::host::{GEN3, GEN4, HostTree, LinkEnd};
 use common::run::{lanewatch, lanewatch_in, to_its_end};
 use common::tools::{Tool, require};
+use lanewatch::assess::limits::{CheckDetails, details};
 use lanewatch::cli::config;
 use lanewatch::model::check::Check;
 use tempfile::TempDir;
@@ -62,7 +63,7 @@ fn the_readme_is_short_and_names_every_page() {
 }
 
 #[test]
-fn every_check_is_in_the_table_with_its_meaning() {
+fn every_check_is_in_the_table_with_its_limits() {
     let text = document("docs/checks.md");
     let (before, rest) = text.split_once("<!-- checks").unwrap();
     let (table, after) = rest.split_once("<!-- end of checks -->").unwrap();
@@ -70,11 +71,17 @@ fn every_check_is_in_the_table_with_its_meaning() {
     let cells = |line: &str| line.split(" | ").map(|cell| cell.trim_matches([' ', '|', '`']).to_owned()).collect();
     let rows = table.lines().skip(2).map(cells);
     let severities: BTreeMap<String, String> = rows.map(|row: Vec<String>| (row[0].clone(), row[2].clone())).collect();
-    let mut made = String::from("| check | what it finds | severity by default |\n|---|---|---|\n");
+    let mut made = String::from(
+        "| check | what it finds | severity by default | hold | clears | threshold | keys |\n|---|---|---|---|---|---|---|\n",
+    );
     for check in Check::ALL {
         let severity = severities.get(check.as_str()).map_or("unknown", String::as_str);
-        writeln!(made, "| `{}` | {} | {severity} |", check.as_str(), check.about()).unwrap();
+        let CheckDetails { hold, clear_after, threshold, keys } = details(*check);
+        let keys = keys.iter().map(|key| format!("`{key}`")).collect::<Vec<_>>().join(", ");
+        let (name, about) = (check.as_str(), check.about());
+        writeln!(made, "| `{name}` | {about} | {severity} | {hold} | {clear_after} | {threshold} | {keys} |").unwrap();
     }
+    assert!(made.contains("10m if only the speed is low"), "{made}");
     if std::env::var_os("LANEWATCH_UPDATE").is_some() {
         let text = format!("{before}<!-- checks{note}\n{made}<!-- end of checks -->{after}");
         fs::write(root().join("docs/checks.md"), text).unwrap();

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::View;
+use super::limits::DEVICE_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::finding::{Condition, Subject};
 use crate::model::ids::{DeviceName, Guid};
 use crate::model::reason::FindingReason;
 
@@ -52,6 +53,5 @@ pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
 }
 
 fn gone(name: DeviceName, reason: FindingReason, summary: String) -> Condition {
-    Condition::new(Check::DeviceMissing, Subject::Device(name), Severity::Critical, reason, summary)
-        .hold(Hold::Passes(3))
+    Condition::new(Check::DeviceMissing, Subject::Device(name), Severity::Critical, reason, summary).hold(DEVICE_HOLD)
 }

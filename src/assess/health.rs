@@ -1,18 +1,14 @@
 //! What drivers' health reporters say: the state behind what the kernel log says once.
 
-use std::time::Duration;
-
 use super::View;
 use super::kmsg::advice;
+use super::limits::REPORTER_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::count::{counted, counted_as};
-use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::finding::{Condition, Subject};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::kmsg::MessageKind;
-
-/// A driver that recovers by itself is in error for moments.
-const HOLD: Duration = Duration::from_secs(30);
 
 /// `kernel_message`: a reporter whose error is not mended is a message that still holds. Where the log has a finding on
 /// the function already, it is one with that, as bad as the worse of the two.
@@ -67,7 +63,7 @@ fn condition(
         .with_evidence("reporter", Some(&*worst.name))
         .with_evidence("reporter_errors", Some(worst.errors))
         .with_evidence("reporter_recoveries", Some(worst.recoveries))
-        .hold(Hold::For(HOLD))
+        .hold(REPORTER_HOLD)
 }
 
 /// Adds what a reporter says to what the log says.
@@ -98,6 +94,7 @@ mod tests {
 
     use super::*;
     use crate::assess::testing::seen;
+    use crate::model::finding::Hold;
     use crate::model::ids::DeviceName;
     use crate::model::reason::FindingReason;
 

@@ -1,23 +1,20 @@
 //! Interrupts: served on the wrong NUMA node, piled up on one CPU, moved from where they were.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::View;
+use super::limits::IRQ_HOLD;
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::count::{counted, counted_as};
 use crate::model::cpus::CpuSet;
-use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::finding::{Condition, Subject};
 use crate::model::history::{History, IrqBaseline, IrqHistory};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, NodeCpus, VectorRole};
 use crate::model::reason::FindingReason;
 use crate::model::snapshot::Snapshot;
-
-/// How long a bad placement must hold.
-const HOLD: Hold = Hold::For(Duration::from_secs(15 * 60));
 
 /// Vectors and CPUs from which on a pile is one.
 const SPREAD: usize = 4;
@@ -113,7 +110,7 @@ impl Placed<'_> {
         Condition::new(check, self.subject(), severity, reason, summary)
             .device(self.device.clone())
             .address(Some(self.function.address))
-            .hold(HOLD)
+            .hold(IRQ_HOLD)
     }
 }
 

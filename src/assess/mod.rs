@@ -10,6 +10,7 @@ pub mod health;
 pub mod irq;
 mod isolation;
 pub mod kmsg;
+pub mod limits;
 pub mod pcie;
 pub mod ports;
 pub mod posture;

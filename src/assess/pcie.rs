@@ -1,10 +1,10 @@
 //! PCIe links and what they leave of the ports' rates.
 
 use std::collections::BTreeSet;
-use std::time::Duration;
 
 use super::View;
 use super::capacity::{PortCapacity, is_virtual};
+use super::limits::{DEVICE_HOLD, SPEED_HOLD, WIDTH_HOLD};
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
@@ -16,10 +16,6 @@ use crate::model::reading::Reading;
 use crate::model::reason::FindingReason;
 use crate::model::topology::{Dimension, Link, LinkVerdict};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
-
-/// A width below what both ends can do is always real; a speed may pass while a link retrains.
-const WIDTH_HOLD: Hold = Hold::Passes(3);
-const SPEED_HOLD: Hold = Hold::For(Duration::from_secs(600));
 
 /// A link is under load when a port above it moves at least this part of its rate.
 const LOAD: f64 = 0.05;
@@ -92,7 +88,7 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
             );
             let condition =
                 Condition::new(Check::PcieOffBus, subject, Severity::Critical, FindingReason::AllOnes, summary);
-            verdicts.found(condition.device(device).hold(Hold::Passes(3)));
+            verdicts.found(condition.device(device).hold(DEVICE_HOLD));
             verdicts.skipped(Check::PcieDegraded);
             verdicts.skipped(Check::PcieLimitedBySlot);
             continue;

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::View;
+use super::limits::{ERRORS_CLEAR, PORT_DOWN_HOLD, PORT_RATE_HOLD, SUBNET_MANAGER_HOLD};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::count::times;
-use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::finding::{Condition, Subject};
 use crate::model::history::{DeviceBaseline, History};
 use crate::model::ids::PortKey;
 use crate::model::net::Netdev;
@@ -76,14 +77,14 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
         };
         let waits = matches!(state, PortState::Init | PortState::Armed);
         let (reason, summary) = describe_down(view, port, &key, state, expected);
-        let hold = Duration::from_secs(if waits { 120 } else { 30 });
+        let hold = if waits { SUBNET_MANAGER_HOLD } else { PORT_DOWN_HOLD };
         verdicts.found(
             Condition::new(Check::PortDown, subject, Severity::Critical, reason, summary)
                 .address(device.identity.pci_address)
                 .with_evidence("state", Some(state.as_str()))
                 .with_evidence("physical_state", port.physical_state.value().map(PhysicalState::as_str))
                 .with_evidence("expected_by", Some(expected.as_str()))
-                .hold(Hold::For(hold)),
+                .hold(hold),
         );
     }
 }
@@ -227,7 +228,7 @@ pub fn rate(view: &View<'_>, verdicts: &mut Verdicts) {
                 .address(device.identity.pci_address)
                 .with_evidence("port_rate_bytes_per_second", Some(rate.0))
                 .with_evidence("expected_bytes_per_second", Some(expected.0))
-                .hold(Hold::For(Duration::from_secs(120))),
+                .hold(PORT_RATE_HOLD),
         );
     }
 }
@@ -332,7 +333,7 @@ pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
         );
         let condition = Condition::new(Check::PortErrors, Subject::Port(key), Severity::Warning, reason, summary)
             .address(device.identity.pci_address)
-            .clear_after(HOUR);
+            .clear_after(ERRORS_CLEAR);
         verdicts.found(
             over.iter()
                 .fold(condition, |condition, (limit, rise)| condition.with_evidence(limit.counter, Some(rise.count))),

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::View;
+use super::limits::{ROCE_CLEAR, ROCE_HOLD, ROCE_LOST};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::ethtool::{NetdevStatistics, PauseDirection, StatisticKind};
-use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::finding::{Condition, Subject};
 use crate::model::history::CounterWindow;
 use crate::model::ids::PortKey;
 use crate::model::netsetup::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
@@ -19,9 +20,6 @@ use crate::model::time::BootTime;
 
 /// The time that is judged.
 const SPAN: Duration = Duration::from_secs(300);
-
-/// Lost or refused packets in that time that are too many.
-const MOST_LOST: u64 = 60;
 
 /// Share of the time for which a priority may be paused.
 const MOST_PAUSED: f64 = 0.1;
@@ -116,8 +114,8 @@ fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Op
     let summary = format!("{key} ({interface}): RoCE traffic is lost or stalled: {text}.");
     let condition = Condition::new(Check::RoceLossy, Subject::Port(key), Severity::Warning, reason, summary)
         .address(owner.identity.pci_address)
-        .hold(Hold::For(Duration::from_secs(120)))
-        .clear_after(Duration::from_secs(600));
+        .hold(ROCE_HOLD)
+        .clear_after(ROCE_CLEAR);
     Some(evidence.into_iter().fold(condition, |condition, (name, count)| condition.with_evidence(&name, Some(count))))
 }
 
@@ -163,7 +161,7 @@ fn discards(rises: &Rises<'_>) -> Option<Case> {
     let mut dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, StatisticKind::Event(_)));
     dropped.extend(DISCARDED.iter().map(|name| (*name, rises.port(&[name]))).filter(|(_, count)| *count > 0));
     let total: u64 = dropped.iter().map(|(_, count)| count).sum();
-    (total > MOST_LOST).then(|| {
+    (total > ROCE_LOST).then(|| {
         let text = format!(
             "packets were dropped in the last 5 minutes ({}). If they are of RDMA's priority, PFC is not enabled end to \
              end",
@@ -179,7 +177,7 @@ fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
     let controlled = rises.port(CONTROLLED);
     let paused = !rises.netdev(|_, meaning| matches!(meaning, StatisticKind::PfcFrames { .. })).is_empty()
         || rises.statistic(PFC_FRAMES).is_some_and(|(frames, _)| frames > 0);
-    if lost <= MOST_LOST || controlled > 0 || paused {
+    if lost <= ROCE_LOST || controlled > 0 || paused {
         return None;
     }
     let pfc = rises.dcb.and_then(|dcb| dcb.pfc);
@@ -208,7 +206,7 @@ fn ignored(rises: &Rises<'_>) -> Option<Case> {
         "{ignored} congestion notifications were ignored in the last 5 minutes: the DCQCN reaction point is off on this \
          host. Enable it"
     );
-    (ignored > MOST_LOST).then(|| (FindingReason::CnpIgnored, text, vec![("cnp_ignored".to_owned(), ignored)]))
+    (ignored > ROCE_LOST).then(|| (FindingReason::CnpIgnored, text, vec![("cnp_ignored".to_owned(), ignored)]))
 }
 
 #[cfg(test)]

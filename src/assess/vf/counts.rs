@@ -1,6 +1,7 @@
 //! PFs: counts of VFs that must agree, and PFs that are down under their VFs.
 
-use super::{HOLD, Scene};
+use super::Scene;
+use crate::assess::limits::VF_HOLD;
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::count::{counted, counted_as};
@@ -46,7 +47,7 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                 .with_evidence("configured", pf.configured)
                 .with_evidence("present", Some(present))
                 .with_evidence("reported", pf.reported)
-                .hold(HOLD),
+                .hold(VF_HOLD),
         );
     }
 }
@@ -79,7 +80,7 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                     Condition::new(Check::VfPfDown, subject, Severity::Warning, reason, summary)
                         .device(pf.devices.first().cloned())
                         .with_evidence("vfs_in_use", Some(used))
-                        .hold(HOLD),
+                        .hold(VF_HOLD),
                 );
             }
         }

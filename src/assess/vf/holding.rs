@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::{HOLD, Scene, Seen};
+use super::{Scene, Seen};
+use crate::assess::limits::VF_HOLD;
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::count::counted;
@@ -80,7 +81,7 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
     );
     let condition =
         Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, FindingReason::Gone, summary);
-    Some(condition.with_evidence("claimed_by", Some(names(claims))).hold(HOLD))
+    Some(condition.with_evidence("claimed_by", Some(names(claims))).hold(VF_HOLD))
 }
 
 fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Condition> {

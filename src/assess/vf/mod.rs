@@ -9,12 +9,12 @@ mod queues;
 mod stale;
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 use super::View;
+use super::limits::VF_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::finding::{Condition, Hold, Subject};
+use crate::model::finding::{Condition, Subject};
 use crate::model::holder::Holder;
 use crate::model::ids::PciAddress;
 use crate::model::qid::QidMap;
@@ -22,9 +22,6 @@ use crate::model::reason::FindingReason;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::vfmap::MappedVf;
 use holders::HolderSources;
-
-/// Longer than it takes to make VFs, to boot a guest, or to set a pod's network up.
-const HOLD: Hold = Hold::For(Duration::from_secs(120));
 
 /// What the checks of VFs look at.
 struct Scene<'a> {
@@ -86,7 +83,7 @@ impl Seen<'_> {
             .with_evidence("driver", self.vf.driver.as_deref())
             .with_evidence("holder_kind", Some(holder.kind()))
             .with_evidence("holder", Some(holder.name()).filter(|name| !name.is_empty()))
-            .hold(HOLD)
+            .hold(VF_HOLD)
     }
 
     /// Whether someone besides this host's own drivers uses it, as far as can be told.

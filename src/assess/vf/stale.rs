@@ -1,8 +1,7 @@
 //! Whether the map can be trusted: functions that were moved or made anew and nothing shows that they work.
 
-use std::time::Duration;
-
-use super::{HOLD, Scene, Seen, queues};
+use super::{Scene, Seen, queues};
+use crate::assess::limits::{DETACH_HOLD, VF_HOLD};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
@@ -10,9 +9,6 @@ use crate::model::holder::Holder;
 use crate::model::reason::FindingReason;
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{Signal, Verification};
-
-/// A detach that has not finished after this time will not.
-const DETACH: Hold = Hold::For(Duration::from_secs(10 * 60));
 
 /// `vf_map_stale`: a VF, or in a guest a function, is not verified since a sign of a migration.
 pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
@@ -49,7 +45,7 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                 .device(device.map(|device| device.name.clone()))
                 .with_evidence("signal", Some(signal.as_str()))
                 .with_evidence("unverified_since", Some(rfc3339(since)))
-                .hold(HOLD),
+                .hold(VF_HOLD),
         );
     }
 }
@@ -61,7 +57,7 @@ fn describe(seen: Seen<'_>, signal: Signal) -> (FindingReason, Hold, String) {
              Detach it from the guest and attach it again",
             seen.name()
         );
-        return (FindingReason::DetachFailed, DETACH, text);
+        return (FindingReason::DetachFailed, DETACH_HOLD, text);
     }
     let text = format!(
         "{}, used by {}, {}; since then nothing shows that it moves data. Rebind the driver in the guest, detach \
@@ -70,5 +66,5 @@ fn describe(seen: Seen<'_>, signal: Signal) -> (FindingReason, Hold, String) {
         seen.row.holder,
         signal.about()
     );
-    (signal.into(), HOLD, text)
+    (signal.into(), VF_HOLD, text)
 }

@@ -1,0 +1,161 @@
+//! Hold times, clear times and thresholds of the checks, in one place: the rules use them and `docs/checks.md` lists them.
+
+use std::time::Duration;
+
+use crate::model::check::Check;
+use crate::model::finding::Hold;
+use crate::model::policy::Thresholds;
+
+const MINUTE: u64 = 60;
+
+/// A port that is down.
+pub const PORT_DOWN_HOLD: Hold = Hold::For(Duration::from_secs(30));
+/// A port whose link is up and that waits for its subnet manager.
+pub const SUBNET_MANAGER_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
+/// A port below its expected rate.
+pub const PORT_RATE_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
+/// A device that is missing, or off the bus.
+pub const DEVICE_HOLD: Hold = Hold::Passes(3);
+/// A width below what both ends support is always real.
+pub const WIDTH_HOLD: Hold = Hold::Passes(3);
+/// A speed may be low for a while when a link retrains or saves power.
+pub const SPEED_HOLD: Hold = Hold::For(Duration::from_secs(10 * MINUTE));
+/// Longer than it takes to create VFs, to boot a guest, or to set up a pod's network.
+pub const VF_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
+/// A detach that has not finished after this time will not.
+pub const DETACH_HOLD: Hold = Hold::For(Duration::from_secs(10 * MINUTE));
+/// How long a bad placement of interrupts must last.
+pub const IRQ_HOLD: Hold = Hold::For(Duration::from_secs(15 * MINUTE));
+/// How long RoCE traffic must be lost or stalled.
+pub const ROCE_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
+/// How long RoCE traffic must be clean before the finding clears.
+pub const ROCE_CLEAR: Duration = Duration::from_secs(10 * MINUTE);
+/// Lost or refused RoCE packets in five minutes that are too many.
+pub const ROCE_LOST: u64 = 60;
+/// How long error counters must be within their limits before the finding clears.
+pub const ERRORS_CLEAR: Duration = Duration::from_secs(60 * MINUTE);
+/// A driver that recovers by itself has a reporter in error only briefly.
+pub const REPORTER_HOLD: Hold = Hold::For(Duration::from_secs(30));
+
+/// What a check needs before it reports, and the configuration keys that change it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckDetails {
+    /// How long the condition must hold.
+    pub hold: String,
+    /// How long it must be gone before the finding clears.
+    pub clear_after: String,
+    /// The limit that is exceeded.
+    pub threshold: String,
+    /// Keys of the configuration file, besides `policy.severity` and `policy.hold`, which every check has.
+    pub keys: &'static [&'static str],
+}
+
+fn time(time: Duration) -> String {
+    if time.is_zero() { "at once".to_owned() } else { humantime::format_duration(time).to_string() }
+}
+
+fn held(hold: Hold) -> String {
+    match hold {
+        Hold::None => "none".to_owned(),
+        Hold::For(duration) => time(duration),
+        Hold::Passes(count) => format!("{count} readings"),
+    }
+}
+
+/// The details of a check, with the default thresholds.
+pub fn details(check: Check) -> CheckDetails {
+    let defaults = Thresholds::default();
+    let (mut clear, mut keys): (Duration, &[&str]) = (Duration::ZERO, &[]);
+    let mut clear_text = None;
+    let (hold, threshold) = match check {
+        Check::PortDown => {
+            keys = &["policy.port.up"];
+            let waiting = held(SUBNET_MANAGER_HOLD);
+            (
+                format!("{}; {waiting} in INIT or ARMED", held(PORT_DOWN_HOLD)),
+                "not ACTIVE although expected up".to_owned(),
+            )
+        }
+        Check::PortRateLow => {
+            keys = &["policy.port.rate"];
+            (held(PORT_RATE_HOLD), "below policy, baseline or most ports of the model".to_owned())
+        }
+        Check::PortFlapping => {
+            keys = &["policy.threshold.flaps-critical", "policy.threshold.settle"];
+            clear_text = Some("1h after the last flap".to_owned());
+            let critical = defaults.flaps_critical;
+            (
+                held(Hold::None),
+                format!(
+                    "1 flap; critical from {critical} in 12h; not in the first {} after boot",
+                    time(defaults.settle)
+                ),
+            )
+        }
+        Check::PortErrors => {
+            (clear, keys) = (ERRORS_CLEAR, &["policy.threshold.errors"]);
+            let limits: Vec<String> =
+                defaults.errors.iter().map(|limit| format!("{}: {}", limit.counter, limit.text)).collect();
+            (held(Hold::None), limits.join("; "))
+        }
+        Check::PortCounterSaturated => (held(Hold::None), "counter at its maximum".to_owned()),
+        Check::DeviceMissing => {
+            keys = &["policy.devices"];
+            (held(DEVICE_HOLD), "not listed by the kernel".to_owned())
+        }
+        Check::PcieOffBus => (held(DEVICE_HOLD), "configuration space reads all ones".to_owned()),
+        Check::PcieBelowPortRate | Check::PcieDegraded | Check::PcieDrifted => {
+            if check == Check::PcieDrifted {
+                keys = &["policy.link.speed", "policy.link.width"];
+            }
+            let below = match check {
+                Check::PcieBelowPortRate => "below the rates of the active ports",
+                Check::PcieDegraded => "below what both ends support",
+                _ => "below baseline or policy",
+            };
+            (format!("{}; {} if only the speed is low", held(WIDTH_HOLD), held(SPEED_HOLD)), below.to_owned())
+        }
+        Check::PcieLimitedBySlot => (held(WIDTH_HOLD), "the slot supports less than the card".to_owned()),
+        Check::PcieAer => {
+            keys = &["policy.threshold.correctable-aer-per-hour"];
+            clear_text = Some("1h after the last error".to_owned());
+            let most = defaults.correctable_aer_per_hour;
+            (held(Hold::None), format!("1 error in 1h; warning above {most} correctable in 1h"))
+        }
+        Check::VfMapStale => {
+            let detach = held(DETACH_HOLD);
+            (format!("{}; {detach} for a detach", held(VF_HOLD)), "no traffic or benchmark since the event".to_owned())
+        }
+        Check::VfCountMismatch
+        | Check::VfOrphan
+        | Check::VfDangling
+        | Check::VfIdentityZero
+        | Check::VfIdentityDuplicate
+        | Check::VfIdentityChanged
+        | Check::VfDriverChanged
+        | Check::VfLeftoverConfig
+        | Check::VfPfDown
+        | Check::VfGroupShared
+        | Check::VfConfigDrifted => (held(VF_HOLD), "any".to_owned()),
+        Check::IrqRemote => (held(IRQ_HOLD), "any interrupt; warning above 20 %".to_owned()),
+        Check::IrqPiledUp => (held(IRQ_HOLD), "over 50 % on one CPU with at least 4 active vectors".to_owned()),
+        Check::IrqDrifted => (held(IRQ_HOLD), "10 % of the vectors less on the own node".to_owned()),
+        Check::RoceLossy => {
+            clear = ROCE_CLEAR;
+            (held(ROCE_HOLD), format!("over {ROCE_LOST} packets, or 10 % of the time paused, in 5m"))
+        }
+        Check::ProbeSlow => {
+            (held(Hold::None), "3 of 5 runs below 85 % of the ceiling or 90 % of the usual value".to_owned())
+        }
+        Check::ProbeFailing => (held(Hold::None), "3 of 5 runs failed".to_owned()),
+        Check::KernelMessage => {
+            clear_text = Some("1h after the last message".to_owned());
+            (
+                format!("none; {} for a health reporter", held(REPORTER_HOLD)),
+                "1 message; 3 link losses in 10m, 5 VF resets in 1m are a warning".to_owned(),
+            )
+        }
+        Check::HostPosture => (held(Hold::None), "any".to_owned()),
+    };
+    CheckDetails { hold, clear_after: clear_text.unwrap_or_else(|| time(clear)), threshold, keys }
+}
