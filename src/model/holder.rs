@@ -156,7 +156,7 @@ pub enum DeviceFile {
 }
 
 /// A process that has functions open.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Opener {
     /// Its number, in the namespace that this `/proc` shows.
     pub pid: u32,
@@ -168,6 +168,8 @@ pub struct Opener {
     pub pod: Option<Arc<str>>,
     /// What it has open.
     pub handles: Vec<DeviceFile>,
+    /// When it started, in clock ticks since boot (`starttime` of `/proc/<pid>/stat`).
+    pub started: Option<u64>,
 }
 
 /// What `/proc/<pid>/fd` shows.
@@ -179,6 +181,9 @@ pub struct Openers {
     pub missing: Option<MissingAccess>,
     /// Whether there is a `/proc` with processes at all.
     pub visible: bool,
+    /// QEMUs by their command lines (`/proc/<pid>/cmdline`, which everybody may read). They claim the functions that
+    /// the command line names only while their descriptors are hidden: a function may have been unplugged since.
+    pub machines: Vec<Domain>,
 }
 
 /// A PCI function that a domain's definition names.
@@ -212,7 +217,7 @@ impl Claim {
 }
 
 /// A domain as libvirt's files describe it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Domain {
     /// Its name.
     pub name: Arc<str>,
@@ -226,8 +231,34 @@ pub struct Domain {
     pub pid: Option<u32>,
     /// Its identifier on this host: another number at each start.
     pub id: Option<u32>,
+    /// Whether its memory comes from elsewhere: a QEMU that was started with `-incoming` (a migration, or a saved image),
+    /// or a live status with a job that moves it here.
+    pub incoming: bool,
+    /// Whether it is being moved here right now (`<job async='migration in'>`).
+    pub incoming_job: bool,
     /// Functions it names.
     pub claims: Vec<Claim>,
+}
+
+impl Domain {
+    /// Whether its guest went on here from a state that was made elsewhere or before: a migration, a saved image, a
+    /// snapshot. Its devices then have a past that this host's functions don't share.
+    pub fn arrived(&self) -> bool {
+        let running = !matches!(self.state.as_deref(), Some("paused"));
+        let reason = match self.reason.as_deref() {
+            Some("migrated" | "restored" | "from snapshot") => true,
+            // The source says so, too, while it is paused.
+            Some("post-copy" | "post-copy failed") => running,
+            _ => false,
+        };
+        self.incoming || reason
+    }
+
+    /// Whether its guest runs and nothing is being done to it, so that a function which is claimed from now on was
+    /// attached while it ran.
+    pub fn is_settled(&self) -> bool {
+        self.live && self.state.as_deref() == Some("running") && !self.incoming_job
+    }
 }
 
 /// What libvirt's directories show.
@@ -254,11 +285,22 @@ pub struct NamespaceInterface {
     pub pod: Option<Arc<str>>,
 }
 
+/// A network namespace other than this host's own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NetworkNamespace {
+    /// Its name, or its number where it has none.
+    pub name: Arc<str>,
+    /// The pod of the process through which it was seen.
+    pub pod: Option<Arc<str>>,
+}
+
 /// What other network namespaces show.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Namespaces {
     /// Their interfaces of PCI functions.
     pub interfaces: Vec<NamespaceInterface>,
+    /// Those that could be looked into, whatever is in them.
+    pub seen: Vec<NetworkNamespace>,
     /// What hides some namespaces; none when every namespace could be looked into.
     pub missing: Option<MissingAccess>,
 }

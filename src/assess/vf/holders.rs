@@ -18,9 +18,9 @@ pub struct HolderSources<'a> {
     pub libvirt: Option<&'a Libvirt>,
     namespaces: Option<&'a Namespaces>,
     claims: BTreeMap<PciAddress, Vec<(&'a Domain, &'a Claim)>>,
-    by_group: BTreeMap<u32, &'a Opener>,
-    by_node: BTreeMap<&'a str, &'a Opener>,
-    by_function: BTreeMap<PciAddress, &'a Opener>,
+    by_group: BTreeMap<u32, Vec<&'a Opener>>,
+    by_node: BTreeMap<&'a str, Vec<&'a Opener>>,
+    by_function: BTreeMap<PciAddress, Vec<&'a Opener>>,
     elsewhere: BTreeMap<PciAddress, &'a NamespaceInterface>,
 }
 
@@ -53,12 +53,24 @@ impl<'a> HolderSources<'a> {
                 sources.claims.entry(claim.address).or_default().push((domain, claim));
             }
         }
+        // Libvirt knows more of a domain than the command line of its QEMU.
+        let libvirt = sources.libvirt;
+        let machines = sources.openers.into_iter().flat_map(|openers| &openers.machines);
+        let of_libvirt = |machine: &Domain| {
+            let mut live = libvirt.into_iter().flat_map(|libvirt| &libvirt.domains).filter(|domain| domain.live);
+            live.any(|domain| domain.name == machine.name || (domain.pid.is_some() && domain.pid == machine.pid))
+        };
+        for machine in machines.filter(|machine| !of_libvirt(machine)) {
+            for claim in &machine.claims {
+                sources.claims.entry(claim.address).or_default().push((machine, claim));
+            }
+        }
         for opener in sources.openers.iter().flat_map(|openers| &openers.openers) {
             for handle in &opener.handles {
                 match handle {
-                    DeviceFile::Group(group) => drop(sources.by_group.insert(*group, opener)),
-                    DeviceFile::Node(node) => drop(sources.by_node.insert(node, opener)),
-                    DeviceFile::Function(address) => drop(sources.by_function.insert(*address, opener)),
+                    DeviceFile::Group(group) => sources.by_group.entry(*group).or_default().push(opener),
+                    DeviceFile::Node(node) => sources.by_node.entry(node).or_default().push(opener),
+                    DeviceFile::Function(address) => sources.by_function.entry(*address).or_default().push(opener),
                 }
             }
         }
@@ -89,10 +101,43 @@ impl<'a> HolderSources<'a> {
         self.openers.is_some_and(|openers| openers.visible && openers.missing.is_none())
     }
 
-    /// Who holds a VF.
-    pub fn holder(&self, vf: &Vf) -> ResolvedHolder {
+    /// Whether a domain's guest came here from elsewhere, by libvirt's status or by the command line of its QEMU;
+    /// `pid` is the process that holds the function.
+    pub fn arrived(&self, name: &str, pid: Option<u32>) -> bool {
+        let libvirt = self.libvirt.iter().flat_map(|libvirt| &libvirt.domains).filter(|domain| domain.live);
+        let machines = self.openers.iter().flat_map(|openers| &openers.machines);
+        let is_it = |domain: &&Domain| {
+            let other_process = domain.pid.zip(pid).is_some_and(|(one, other)| one != other);
+            (*domain.name == *name || (pid.is_some() && domain.pid == pid)) && !other_process
+        };
+        libvirt.chain(machines).filter(is_it).any(Domain::arrived)
+    }
+
+    /// Whether a holder still lives, whatever it holds: its process is there, its domain runs, its pod or namespace is
+    /// seen. `None` if that is unknown.
+    pub fn lives(&self, holder: &Holder, pid: Option<u32>) -> Option<bool> {
+        match holder {
+            Holder::Vm(name) => {
+                let libvirt = self.libvirt.filter(|libvirt| libvirt.readable);
+                let domain = libvirt?.domains.iter().find(|domain| domain.live && domain.name == *name);
+                Some(domain.is_some_and(|domain| pid.is_none() || domain.pid.is_none() || domain.pid == pid))
+            }
+            Holder::Pod(uid) => {
+                let seen = self.namespaces?.seen.iter().any(|namespace| namespace.pod.as_ref() == Some(uid));
+                (seen || self.namespaces?.missing.is_none()).then_some(seen)
+            }
+            Holder::Netns(name) => {
+                let seen = self.namespaces?.seen.iter().any(|namespace| namespace.name == *name);
+                (seen || self.namespaces?.missing.is_none()).then_some(seen)
+            }
+            Holder::Host(_) | Holder::Process(_) | Holder::None | Holder::Unknown(_) => None,
+        }
+    }
+
+    /// Who holds a VF. `present` is the process that held it before: it stays the holder beside others of its kind.
+    pub fn holder(&self, vf: &Vf, present: Option<u32>) -> ResolvedHolder {
         let Some(address) = vf.address else { return Holder::Unknown(MissingAccess::Source).into() };
-        if let Some(opener) = self.opener(vf, address) {
+        if let Some(opener) = self.opener(vf, address, present) {
             return self.of_process(opener, address);
         }
         if vf.is_for_user_space() {
@@ -127,20 +172,38 @@ impl<'a> HolderSources<'a> {
             node: pf.node.clone(),
             ..Vf::default()
         };
-        function.is_for_user_space().then(|| self.holder(&function))
+        function.is_for_user_space().then(|| self.holder(&function, None))
     }
 
-    fn opener(&self, vf: &Vf, address: PciAddress) -> Option<&'a Opener> {
+    /// The process that has a VF open. While a removal waits for it, the VF has no driver any more.
+    fn opener(&self, vf: &Vf, address: PciAddress, present: Option<u32>) -> Option<&'a Opener> {
         let by_node = || self.by_node.get(vf.node.as_deref()?);
-        let by_group = || vf.iommu_group.filter(|_| vf.is_for_user_space()).and_then(|group| self.by_group.get(&group));
-        self.by_function.get(&address).or_else(by_node).or_else(by_group).copied()
+        let may_be_open = vf.is_for_user_space() || vf.driver.is_none();
+        let by_group = || vf.iommu_group.filter(|_| may_be_open).and_then(|group| self.by_group.get(&group));
+        let openers = self.by_function.get(&address).or_else(by_node).or_else(by_group)?;
+        // A domain outranks a pod, and that a mere process. Among equals the present holder stays; else it is the one
+        // that was there first: a secondary process of DPDK comes after its primary.
+        let rank = |opener: &&Opener| {
+            let kind = match (self.domain_of(opener, address), &opener.pod) {
+                (Some(_), _) => 0,
+                (None, Some(_)) => 1,
+                (None, None) => 2,
+            };
+            (kind, Some(opener.pid) != present, opener.started.unwrap_or(u64::MAX), opener.pid)
+        };
+        openers.iter().copied().min_by_key(rank)
+    }
+
+    /// The domain that a process runs, by its command line or by libvirt's status.
+    fn domain_of(&self, opener: &Opener, address: PciAddress) -> Option<Arc<str>> {
+        let of_pid = |(domain, _): &(&'a Domain, &'a Claim)| domain.pid == Some(opener.pid);
+        let by_libvirt = || self.live_claims(address).find(of_pid).map(|(domain, _)| Arc::clone(&domain.name));
+        opener.domain.clone().or_else(by_libvirt)
     }
 
     /// A machine by its domain's name, else a pod, else the process itself.
     fn of_process(&self, opener: &Opener, address: PciAddress) -> ResolvedHolder {
-        let of_pid = |(domain, _): &(&'a Domain, &'a Claim)| domain.pid == Some(opener.pid);
-        let by_libvirt = || self.live_claims(address).find(of_pid).map(|(domain, _)| Arc::clone(&domain.name));
-        let holder = match (opener.domain.clone().or_else(by_libvirt), &opener.pod) {
+        let holder = match (self.domain_of(opener, address), &opener.pod) {
             (Some(domain), _) => Holder::Vm(domain),
             (None, Some(pod)) => Holder::Pod(Arc::clone(pod)),
             (None, None) => Holder::Process(Arc::clone(&opener.name)),
@@ -150,11 +213,13 @@ impl<'a> HolderSources<'a> {
 
     /// The holder of a function with a driver for user space that no visible process has open.
     fn given_away(&self, address: PciAddress) -> ResolvedHolder {
-        if self.sees_all_processes() {
-            // A claim without a process is no holder.
+        let by_command_line = |domain: &Domain| domain.state.is_none() && domain.id.is_none() && domain.pid.is_some();
+        let claimant = self.live_claims(address).min_by_key(|(domain, _)| domain.pid);
+        // A claim without a process is no holder, but for that of a machine whose descriptors nobody sees.
+        if self.sees_all_processes() && !claimant.is_some_and(|(domain, _)| by_command_line(domain)) {
             return Holder::None.into();
         }
-        if let Some((domain, _)) = self.live_claims(address).next() {
+        if let Some((domain, _)) = claimant {
             return ResolvedHolder { holder: Holder::Vm(Arc::clone(&domain.name)), pid: domain.pid };
         }
         Holder::Unknown(self.missing()).into()

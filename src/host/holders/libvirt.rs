@@ -155,6 +155,7 @@ struct DomainParser {
     reason: Option<Arc<str>>,
     pid: Option<u32>,
     id: Option<u32>,
+    incoming: bool,
     device: Option<HostDevice>,
     claims: Vec<Claim>,
 }
@@ -187,8 +188,10 @@ impl DomainParser {
             "domstatus" => {
                 self.state = get("state").map(Arc::from);
                 self.reason = get("reason").map(Arc::from);
-                self.pid = get("pid").and_then(|pid| pid.parse().ok());
+                // 0 until QEMU was started.
+                self.pid = get("pid").and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0);
             }
+            "job" if self.at(&["domstatus", "job"]) => self.incoming = get("async") == Some("migration in"),
             "domain" => self.id = get("id").and_then(|id| id.parse().ok()),
             "hostdev" if self.at(&["devices", "hostdev"]) => {
                 self.device = Some(HostDevice { given: get("type") == Some("pci"), ..HostDevice::default() });
@@ -238,6 +241,8 @@ impl DomainParser {
             reason: self.reason,
             pid: self.pid,
             id: self.id,
+            incoming: self.incoming,
+            incoming_job: self.incoming,
             claims: self.claims,
         })
     }

@@ -4,6 +4,7 @@
 pub mod libvirt;
 mod namespaces;
 mod processes;
+mod qemu;
 
 use std::io;
 use std::path::Path;

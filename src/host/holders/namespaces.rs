@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::{content, hides_target, is_refusal, pids, pod};
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
-use crate::model::holder::{MissingAccess, NamespaceInterface, Namespaces};
+use crate::model::holder::{MissingAccess, NamespaceInterface, Namespaces, NetworkNamespace};
 use crate::model::snapshot::Fact;
 
 /// Every so many passes all processes' namespaces are looked up; in between, those of new processes.
@@ -29,7 +29,7 @@ pub(super) struct NamespaceReader {
 
 impl DeviceReader for NamespaceReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
-        let unseen = |missing| Namespaces { interfaces: Vec::new(), missing: Some(missing) };
+        let unseen = |missing| Namespaces { missing: Some(missing), ..Namespaces::default() };
         let Ok(pids) = pids(cx) else { return vec![Arc::new(unseen(MissingAccess::Processes))] };
         let own = match [namespace(cx, "self"), namespace(cx, "1")] {
             [Some(Ok(own)), _] | [_, Some(Ok(own))] => own,
@@ -55,7 +55,7 @@ impl DeviceReader for NamespaceReader {
             }
         }
         let names = names(cx);
-        let mut found = Namespaces { interfaces: Vec::new(), missing: self.known.values().find_map(|seen| seen.err()) };
+        let mut found = Namespaces { missing: self.known.values().find_map(|seen| seen.err()), ..Namespaces::default() };
         for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
             // Nobody lives there through whom it could be seen.
             tracing::trace!(number, "a namespace without processes");
@@ -69,7 +69,11 @@ impl DeviceReader for NamespaceReader {
                 .take(TRIES)
                 .find_map(|pid| interfaces(cx, *pid, &name).map_err(|hidden| missing = missing.or(Some(hidden))).ok());
             match seen {
-                Some(interfaces) => found.interfaces.extend(interfaces),
+                Some(interfaces) => {
+                    let pod = pids.iter().find_map(|pid| pod(cx, *pid));
+                    found.seen.push(NetworkNamespace { name, pod });
+                    found.interfaces.extend(interfaces);
+                }
                 None => found.missing = found.missing.or(missing),
             }
         }

@@ -4,13 +4,17 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use super::qemu::parse_command_line;
 use super::{content, hides_list, hides_target, is_refusal, pids, pod};
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
-use crate::model::holder::{DeviceFile, MissingAccess, Opener, Openers};
+use crate::model::holder::{Claim, DeviceFile, Domain, MissingAccess, Opener, Openers};
 use crate::model::snapshot::Fact;
 use crate::model::sriov::is_user_space;
+
+/// Longest command line that is read: libvirt's are some 10 KiB.
+const COMMAND_LINE: usize = 64 * 1024;
 
 /// Every so many passes all processes are looked into; in between, those that are new, have functions open, or are
 /// known to open them.
@@ -23,6 +27,8 @@ pub(super) struct ProcessReader {
     /// ProcessReader that were looked into, and what they had open.
     known: BTreeMap<u32, Option<Opener>>,
     missing: Option<MissingAccess>,
+    /// QEMUs by their command lines.
+    machines: BTreeMap<u32, Domain>,
 }
 
 impl DeviceReader for ProcessReader {
@@ -43,17 +49,25 @@ impl DeviceReader for ProcessReader {
         if !has_given_away(cx) {
             // Nothing can be open: no process needs to be looked into.
             self.known.clear();
+            self.machines.clear();
             self.passes = 0;
-            return vec![Arc::new(Openers { openers: Vec::new(), missing: None, visible: true })];
+            return vec![Arc::new(Openers { visible: true, ..Openers::default() })];
         }
         let all = self.passes.is_multiple_of(ALL);
         self.passes += 1;
         self.known.retain(|pid, _| pids.binary_search(pid).is_ok());
+        self.machines.retain(|pid, _| pids.binary_search(pid).is_ok());
         let mut missing = self.missing.filter(|_| !all);
         for pid in pids {
             let due = all || self.known.get(&pid).is_none_or(Option::is_some) || opens_functions(cx, pid);
             if due {
-                match look(cx, pid) {
+                let looked = look(cx, pid);
+                match machine(cx, pid) {
+                    Some(machine) if looked.is_ok() => drop(self.machines.insert(pid, without_claims(machine))),
+                    Some(machine) => drop(self.machines.insert(pid, machine)),
+                    None => drop(self.machines.remove(&pid)),
+                }
+                match looked {
                     Ok(opener) => {
                         self.known.insert(pid, opener);
                     }
@@ -67,8 +81,30 @@ impl DeviceReader for ProcessReader {
         }
         self.missing = missing;
         let openers = self.known.values().flatten().cloned().collect();
-        vec![Arc::new(Openers { openers, missing, visible: true })]
+        let machines = self.machines.values().cloned().collect();
+        vec![Arc::new(Openers { openers, missing, visible: true, machines })]
     }
+}
+
+/// A QEMU by its command line; `None` for any other process.
+fn machine(cx: &ReadContext<'_>, pid: u32) -> Option<Domain> {
+    let program = name(cx, pid).filter(|name| name.starts_with("qemu") || &**name == "kvm")?;
+    let line = content(&*cx.host.io, &cx.host.procfs.join(pid.to_string()).join("cmdline"), COMMAND_LINE).ok()?;
+    let line = parse_command_line(&line)?;
+    let claim = |address| Claim { address, mac: None, vlan: None, present: None };
+    Some(Domain {
+        name: line.domain.unwrap_or_else(|| Arc::from(format!("{program} {pid}"))),
+        live: true,
+        pid: Some(pid),
+        incoming: line.incoming,
+        claims: line.functions.into_iter().map(claim).collect(),
+        ..Domain::default()
+    })
+}
+
+/// A machine whose descriptors are seen claims nothing by its command line: what it has open is what it holds.
+fn without_claims(machine: Domain) -> Domain {
+    Domain { claims: Vec::new(), ..machine }
 }
 
 /// Whether any function is bound to a driver for user space.
@@ -131,14 +167,22 @@ fn look(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessError> 
     }
     handles.sort_unstable();
     handles.dedup();
-    let line = content(&*cx.host.io, &directory.join("cmdline"), 64 * 1024).unwrap_or_default();
+    let line = content(&*cx.host.io, &directory.join("cmdline"), COMMAND_LINE).unwrap_or_default();
+    let stat = content(&*cx.host.io, &directory.join("stat"), 1024).unwrap_or_default();
     Ok(Some(Opener {
         pid,
         name: name(cx, pid).unwrap_or_else(|| Arc::from(pid.to_string())),
-        domain: domain(&line),
+        domain: parse_command_line(&line).and_then(|line| line.domain),
         pod: pod(cx, pid),
         handles,
+        started: start_time(&stat),
     }))
+}
+
+/// `starttime`, the 22nd field of `/proc/<pid>/stat`. The name in the second one may hold spaces and brackets.
+fn start_time(stat: &[u8]) -> Option<u64> {
+    let after = stat.rsplit(|byte| *byte == b')').next().filter(|after| after.len() < stat.len())?;
+    std::str::from_utf8(after).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// What a descriptor's target is: `/dev/vfio/40`, `/dev/vfio/noiommu-3`, `/dev/vfio/devices/vfio3`, `/dev/uio2`.
@@ -161,39 +205,11 @@ fn function(info: &str) -> Option<DeviceFile> {
     address_of(Path::new(path.trim())).map(DeviceFile::Function)
 }
 
-/// The domain in QEMU's arguments: `-name guest=vm1,debug-threads=on`, `-name vm1`.
-fn domain(line: &[u8]) -> Option<Arc<str>> {
-    let mut arguments = line.split(|byte| *byte == 0);
-    let program = arguments.next()?;
-    let program = program.rsplit(|byte| *byte == b'/').next()?;
-    if !program.starts_with(b"qemu") && program != b"kvm" {
-        return None;
-    }
-    arguments.find(|argument| *argument == b"-name" || *argument == b"--name")?;
-    let value = std::str::from_utf8(arguments.next()?).ok()?;
-    // A comma in a name is written twice.
-    let value = value.replace(",,", "\0");
-    let mut fields = value.split(',');
-    let guest = fields.clone().find_map(|field| field.strip_prefix("guest="));
-    let name = guest.or_else(|| fields.next().filter(|field| !field.contains('=')))?;
-    Some(Arc::from(name.replace('\0', ",")))
-}
-
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
     use super::*;
-
-    #[test]
-    fn names_of_domains() {
-        let of = |line: &str| domain(line.replace(' ', "\0").as_bytes());
-        assert_eq!(of("/usr/bin/qemu-system-x86_64 -name guest=vm1,debug-threads=on -S").as_deref(), Some("vm1"));
-        assert_eq!(of("/usr/libexec/qemu-kvm -name vm2 -m 4").as_deref(), Some("vm2"));
-        assert_eq!(of("kvm -m 4 -name guest=a,,b").as_deref(), Some("a,b"));
-        assert_eq!(of("/usr/bin/dpdk-testpmd -name guest=vm1"), None);
-        assert_eq!(of("/usr/bin/qemu-system-x86_64 -name"), None);
-    }
 
     #[test]
     fn descriptors() {
@@ -207,10 +223,17 @@ mod tests {
         assert_eq!(function(info), Some(DeviceFile::Function("0000:e8:00.0".parse().unwrap())));
     }
 
+    #[test]
+    fn a_name_with_brackets_does_not_shift_the_start_time() {
+        let stat = b"4242 (q) S 1 (x) S 1 4242 4242 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 4 0 123456 1000 200 1844";
+        assert_eq!(start_time(stat), Some(123_456));
+        assert_eq!((start_time(b""), start_time(b"1 (init) S 0"), start_time(b"no bracket")), (None, None, None));
+    }
+
     proptest! {
         #[test]
         fn whatever_stands_there(text in ".{0,60}", bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = (handle(&text), function(&text), domain(&bytes));
+            let _ = (handle(&text), function(&text), start_time(&bytes));
         }
     }
 }
