@@ -169,6 +169,23 @@ pub struct VfTraffic {
     pub transmitted_dropped: Option<u64>,
 }
 
+impl VfTraffic {
+    /// Whether nothing of it is above zero.
+    pub fn is_zero(&self) -> bool {
+        [
+            self.received_packets,
+            self.transmitted_packets,
+            self.received_bytes,
+            self.transmitted_bytes,
+            self.received_dropped,
+            self.transmitted_dropped,
+        ]
+        .into_iter()
+        .flatten()
+        .all(|count| count == 0)
+    }
+}
+
 /// One VF.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Vf {

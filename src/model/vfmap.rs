@@ -1,7 +1,7 @@
 //! The VF map: who holds which function, since when, and whether anything shows that it works. [`crate::watch`] keeps
 //! it from pass to pass and from run to run; checks compare it with what is there now.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -195,6 +195,10 @@ pub struct Tenure {
     /// The configuration that it had then; not kept from run to run.
     #[serde(skip)]
     pub config: Option<VfConfig>,
+    /// Whether it is settled already that the holder's guest came here from elsewhere with this function: a proof was
+    /// asked for, once.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub arrival: bool,
 }
 
 /// One VF in the map.
@@ -215,6 +219,12 @@ pub struct MappedVf {
     /// Who holds it now.
     #[serde(default)]
     pub holder: Holder,
+    /// The last holder that was known, nobody among them; `None` if it never was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_known: Option<Holder>,
+    /// A pod or namespace that lives on without this VF: the one it had was removed, and this is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lost_by: Option<Holder>,
     /// The last tenure of somebody who is known.
     #[serde(default, rename = "held", skip_serializing_if = "Option::is_none")]
     pub tenure: Option<Tenure>,
@@ -227,6 +237,30 @@ pub struct MappedVf {
     /// Bytes received and transmitted when it became unverified.
     #[serde(skip)]
     pub mark: Option<(u64, u64)>,
+}
+
+/// A virtual machine that runs: one start of it on this host.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct DomainRecord {
+    /// Its QEMU's process.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// Libvirt's number of this start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<u32>,
+    /// Whether it has or had VFs.
+    pub holds: bool,
+    /// Whether its guest came here from elsewhere: a migration, a saved image, a snapshot.
+    pub arrived: bool,
+    /// Whether that was so before this host was watched: nothing is known against its VFs.
+    pub arrived_unseen: bool,
+    /// Whether its guest was seen to run with nothing being done to it.
+    pub settled: bool,
+    /// Functions that it claims.
+    pub claims: BTreeSet<PciAddress>,
+    /// Those of them that were attached while its guest ran, and so were probed by the guest.
+    pub attached: BTreeSet<PciAddress>,
 }
 
 /// One PF in the map.
@@ -269,6 +303,11 @@ pub struct VfMap {
     pub pfs: BTreeMap<PciAddress, MappedPf>,
     /// VFs, those that are there and those that were under a holder when they went.
     pub vfs: BTreeMap<VfKey, MappedVf>,
+    /// VFs that went while a guest had them, as they were then.
+    pub gone: BTreeMap<VfKey, MappedVf>,
+    /// Machines that run, by name; `None` before the first pass that could tell.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domains: Option<BTreeMap<Arc<str>, DomainRecord>>,
     /// What each VM's VFs were when it last had some.
     pub machines: BTreeMap<Arc<str>, Vec<VfIdentity>>,
     /// Functions of this host, where it is a guest.
@@ -305,6 +344,11 @@ impl VfMap {
         self.machines.clear();
         for row in self.vfs.values_mut() {
             (row.tenure, row.verification, row.mark) = (None, Verification::Undisturbed, None);
+            row.lost_by = None;
+        }
+        self.gone.clear();
+        for domain in self.domains.iter_mut().flat_map(BTreeMap::values_mut) {
+            domain.arrived_unseen = true;
         }
         for row in self.guest.values_mut() {
             (row.verification, row.mark) = (Verification::Undisturbed, None);

@@ -251,22 +251,6 @@ mod tests {
     }
 
     #[test]
-    fn a_count_that_the_kernel_holds_back_holds_up_nothing() {
-        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
-        card(&harness, "0x020000", 2);
-        harness.memory.block(format!("{CARD}/sriov_numvfs"));
-        let pf = read(&mut harness);
-        assert_eq!((pf.configured, pf.present()), (None, 2));
-        assert_eq!(read(&mut harness).configured, None);
-        harness.memory.release();
-        let answered = (0..100).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            read(&mut harness).configured == Some(2)
-        });
-        assert!(answered);
-    }
-
-    #[test]
     fn vfs_are_followed_as_they_come_and_go() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         card(&harness, "0x020000", 2);

@@ -33,7 +33,7 @@ pub(super) struct PfLocation {
 pub(super) struct PfReader {
     location: PfLocation,
     limit: PolledFile,
-    configured: BackgroundNumber,
+    configured: PolledFile,
     links: VfListClient,
     interfaces: BTreeMap<String, PfNetdev>,
     devices: Vec<DeviceName>,
@@ -57,7 +57,7 @@ impl PfReader {
     pub(super) fn new(location: PfLocation, host: &Host) -> Self {
         Self {
             limit: PolledFile::new(location.directory.join("sriov_totalvfs")),
-            configured: BackgroundNumber::new(host, location.directory.join("sriov_numvfs")),
+            configured: PolledFile::new(location.directory.join("sriov_numvfs")),
             links: VfListClient::new(host.route.clone()),
             interfaces: BTreeMap::new(),
             devices: Vec::new(),
@@ -140,6 +140,19 @@ impl PfReader {
     }
 }
 
+impl PfReader {
+    /// How many VFs there should be. Reading `sriov_numvfs` waits for the device's lock, in the kernel and beyond any
+    /// signal, for as long as a removal waits for whoever has a VF open. So on a running host the number is netlink's
+    /// (`IFLA_NUM_VF`, the same field of the kernel), or that of the links; the file is read of a recorded host alone.
+    fn configured(&mut self, cx: &mut ReadContext<'_>, announced: Option<u32>, names: &[String]) -> Option<u32> {
+        if !cx.host.io.is_system() {
+            return self.configured.read(cx, small).value();
+        }
+        let links = names.iter().filter(|name| name.starts_with("virtfn")).count();
+        announced.or_else(|| u32::try_from(links).ok())
+    }
+}
+
 #[derive(Default)]
 struct PfNetdevs {
     names: Vec<Arc<str>>,
@@ -211,7 +224,7 @@ impl DeviceReader for PfReader {
             node: node(cx, &self.location.directory, self.driver.as_deref()),
             fabric: fabric.or_else(|| fabric_of(self.location.class?)),
             limit: self.limit.read(cx, small).value(),
-            configured: self.configured.read(cx),
+            configured: self.configured(cx, announced, &names),
             reported,
             announced,
             netdevs: interfaces.names,
@@ -232,15 +245,21 @@ impl DeviceReader for PfReader {
     }
 }
 
+/// In-tree drivers that count the traffic of VFs (`ndo_get_vf_stats` in Linux 6.12). For all others the kernel sends
+/// zeros, which say nothing.
+const COUNTING: [&str; 8] =
+    ["mlx5_core", "mlx4_core", "ice", "i40e", "ixgbe", "fm10k", "ionic", "LiquidIO"];
+
 /// Gives each VF what netlink says of it; those that only netlink knows are added.
 fn join(vfs: &mut Vec<Vf>, entries: Vec<VfListEntry>, fabric: Option<Fabric>, driver: Option<&str>) {
+    let moved = |entry: &VfListEntry| entry.traffic.is_some_and(|traffic| !traffic.is_zero());
+    let counts = driver.is_none_or(|driver| COUNTING.contains(&driver)) || entries.iter().any(moved);
     for VfListEntry { number, mut config, traffic } in entries {
         if fabric == Some(Fabric::InfiniBand) {
             // What stands for a MAC address is the PF's own, the same for every VF.
             (config.mac, config.vlan) = (None, None);
         }
-        // This driver does not count, and the kernel says zero for it.
-        let traffic = traffic.filter(|_| driver != Some("bnxt_en"));
+        let traffic = traffic.filter(|_| counts);
         match vfs.binary_search_by_key(&number, |vf| vf.number) {
             Ok(at) => {
                 if let Some(vf) = vfs.get_mut(at) {

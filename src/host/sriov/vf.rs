@@ -69,8 +69,12 @@ impl VfFiles {
         let group = link_name(cx, &self.group_link).and_then(|name| name.parse().ok());
         self.known.iommu_group = group;
         self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(cx, group));
-        let file = self.directory.join("driver_override");
-        self.known.driver_override = PolledFile::new(file).read(cx, driver_override).value();
+        // Reading it waits for the device's lock, which is held while the removal of a function waits for whoever has it
+        // open. Such a function has lost its driver already.
+        if self.known.driver.is_some() || !cx.host.io.is_system() {
+            let file = self.directory.join("driver_override");
+            self.known.driver_override = PolledFile::new(file).read(cx, driver_override).value();
+        }
         self.known.node = node(cx, &self.directory, self.known.driver.as_deref());
         let vectors = list(cx, &self.directory.join("msi_irqs")).len();
         self.known.msix = u32::try_from(vectors).ok().filter(|vectors| *vectors > 0);
@@ -95,7 +99,8 @@ impl VfFiles {
 
 /// The character device through which a driver for user space gives a function away.
 pub(super) fn node(cx: &ReadContext<'_>, directory: &Path, driver: Option<&str>) -> Option<Arc<str>> {
-    if !driver.is_some_and(is_user_space) {
+    // Without a driver it may still be open: its removal waits for that.
+    if !driver.is_none_or(is_user_space) {
         return None;
     }
     let first = |name: &str| cx.host.io.list(&directory.join(name)).ok()?.into_iter().min();

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
 use super::VfMapDraft;
-use super::row::is_proof;
+use super::vf::is_proof;
 use crate::model::counter::CounterKind;
 use crate::model::ids::PciAddress;
 use crate::model::kmsg::KernelLog;

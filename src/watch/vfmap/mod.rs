@@ -1,7 +1,8 @@
 //! Keeps the VF map from pass to pass: what changed, who came and went, and what must be shown to work again.
 
+mod domains;
 mod guest;
-mod row;
+mod vf;
 pub mod stored;
 #[cfg(test)]
 mod tests;
@@ -13,7 +14,7 @@ use std::time::SystemTime;
 use super::history_updater::HistoryEvent;
 use crate::assess::vf::holders::HolderSources;
 use crate::model::event::EventKind;
-use crate::model::holder::{Holder, Openers};
+use crate::model::holder::Holder;
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, VfKey};
@@ -26,8 +27,6 @@ const MOST_MACHINES: usize = 4096;
 /// What a mapper carries from one pass to the next besides the map itself.
 #[derive(Debug, Default)]
 pub struct VfMapUpdater {
-    /// Domains that run, and whether they hold VFs; none before the first pass that could tell.
-    domains: Option<BTreeMap<Arc<str>, bool>>,
     guest: GuestTracker,
 }
 
@@ -73,50 +72,11 @@ impl VfMapUpdater {
         for pf in snapshot.all::<Pf>() {
             observe_pf(&mut draft, &sources, pf);
         }
-        self.domains_come_and_go(&mut draft, &sources, snapshot);
+        domains::observe(&mut draft, &sources, snapshot);
+        forget_owners_of_gone(&mut draft, &sources);
         remember_machines(&mut draft, &sources);
         self.guest.observe(&mut draft, snapshot);
         draft.news
-    }
-
-    /// Domains that hold VFs, by libvirt's live statuses and by their processes.
-    fn domains_come_and_go(&mut self, draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>, snapshot: &Snapshot) {
-        let Some(libvirt) = sources.libvirt else { return };
-        if !libvirt.readable {
-            return;
-        }
-        let by_address: BTreeMap<PciAddress, (VfKey, Option<(u64, u64)>)> = snapshot
-            .all::<Pf>()
-            .flat_map(|pf| pf.vfs.iter().map(move |vf| (pf, vf)))
-            .filter_map(|(pf, vf)| Some((vf.address?, (VfKey { pf: pf.address, vf: vf.number }, row::traffic(vf)))))
-            .collect();
-        let holds = |address: &PciAddress| by_address.contains_key(address);
-        let live = || libvirt.domains.iter().filter(|domain| domain.live);
-        let mut now: BTreeMap<Arc<str>, bool> = live()
-            .map(|domain| (Arc::clone(&domain.name), domain.claims.iter().any(|claim| holds(&claim.address))))
-            .collect();
-        let openers = snapshot.all::<Openers>().flat_map(|openers| &openers.openers);
-        now.extend(openers.filter_map(|opener| Some((opener.domain.clone()?, true))));
-        if let Some(before) = &self.domains {
-            // One that was there without VFs and has some now had them attached while it ran.
-            for name in now.iter().filter(|(name, holds)| **holds && !before.contains_key(*name)).map(|(name, _)| name)
-            {
-                let domain = live().find(|domain| domain.name == *name);
-                let reason = domain.and_then(|domain| domain.reason.as_deref()).unwrap_or_default();
-                let moved = reason.starts_with("migrat") || reason.starts_with("post-copy");
-                let how = if moved { ", moved here" } else { "" };
-                draft.signal(Signal::DomainAppeared, name, format!("domain {name} appeared with VFs{how}"));
-                for claim in domain.filter(|_| moved).into_iter().flat_map(|domain| &domain.claims) {
-                    if let Some((key, traffic)) = by_address.get(&claim.address) {
-                        draft.doubt(*key, Signal::DomainAppeared, *traffic);
-                    }
-                }
-            }
-            for name in before.iter().filter(|(name, held)| **held && !now.contains_key(*name)).map(|(name, _)| name) {
-                draft.signal(Signal::DomainGone, name, format!("domain {name} with its VFs is gone"));
-            }
-        }
-        self.domains = Some(now);
     }
 }
 
@@ -128,6 +88,7 @@ fn forget_gone(draft: &mut VfMapDraft<'_>, snapshot: &Snapshot) {
     for pf in gone {
         draft.map.pfs.remove(&pf);
         draft.map.vfs.retain(|key, _| key.pf != pf);
+        draft.map.gone.retain(|key, _| key.pf != pf);
         draft.news.push((EventKind::VfChanged, pf.to_string(), format!("PF {pf} is gone with its VFs")));
     }
 }
@@ -149,12 +110,26 @@ fn observe_pf(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>, pf: &Pf) 
         .filter(|key| pf.vfs.binary_search_by_key(&key.vf, |vf| vf.number).is_err())
         .collect();
     for key in gone {
-        let holder = draft.map.vfs.remove(&key).map(|row| row.holder);
-        let held = holder.map(|holder| format!(" (held by {holder})")).unwrap_or_default();
+        let Some(vf) = draft.map.vfs.remove(&key) else { continue };
+        let held = if vf.holder == Holder::None { String::new() } else { format!(" (used by {})", vf.holder) };
         draft.changed(key.pf, &key.to_string(), format!("{key} is gone{held}"));
+        if vf.tenure.as_ref().is_some_and(|tenure| tenure.holder.is_guest()) {
+            draft.map.gone.insert(key, vf);
+        }
     }
     for vf in &pf.vfs {
-        row::observe(draft, sources, pf, vf, reprobed, known);
+        vf::observe(draft, sources, pf, vf, reprobed, known);
+    }
+}
+
+/// A VF that is gone matters as long as the one who had it lives.
+fn forget_owners_of_gone(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>) {
+    draft.map.gone.retain(|_, vf| {
+        let tenure = vf.tenure.as_ref();
+        tenure.is_some_and(|tenure| sources.lives(&tenure.holder, tenure.pid) != Some(false))
+    });
+    while draft.map.gone.len() > MOST_MACHINES {
+        draft.map.gone.pop_first();
     }
 }
 
