@@ -185,13 +185,22 @@ pub(super) fn vf_map() -> VfMap {
     let pf = address("0000:98:00.0");
     let holder = Holder::Vm(Arc::from("vm1"));
     let since = now().wall - Duration::from_secs(60);
-    let tenure = Tenure { holder: holder.clone(), pid: Some(20), since, identity: VfIdentity::default(), config: None };
+    let tenure = Tenure {
+        holder: holder.clone(),
+        pid: Some(20),
+        since,
+        identity: VfIdentity::default(),
+        config: None,
+        arrival: false,
+    };
     let row = MappedVf {
         address: Some(address("0000:98:00.1")),
         driver: Some(Arc::from("vfio-pci")),
         iommu_group: Some(40),
         identity: VfIdentity::default(),
         holder,
+        last_known: None,
+        lost_by: None,
         tenure: Some(tenure),
         verification: Verification::Verified(since),
         instance: None,

@@ -216,11 +216,8 @@ mod tests {
             let domain = Domain {
                 name: Arc::from("vm1"),
                 live: true,
-                state: None,
-                reason: None,
-                pid: None,
-                id: None,
                 claims: vec![claim],
+                ..Domain::default()
             };
             let libvirt = Libvirt { domains: vec![domain], readable: true, has_live: true };
             let facts = [Arc::new(pf.clone()) as Fact, Arc::new(libvirt)];

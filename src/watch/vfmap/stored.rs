@@ -195,6 +195,8 @@ fn row(vf: Vf) -> MappedVf {
         (None, None) => Verification::Undisturbed,
     };
     MappedVf {
+        last_known: None,
+        lost_by: None,
         address: vf.pci_address.and_then(|text| text.parse().ok()),
         driver: vf.driver.map(Arc::from),
         iommu_group: vf.iommu_group,
@@ -202,7 +204,7 @@ fn row(vf: Vf) -> MappedVf {
         holder: vf.holder.as_ref().and_then(holder).unwrap_or(unknown),
         tenure: vf.held.and_then(|held| {
             let (since, identity) = (wall(held.since), held.identity.into());
-            Some(Tenure { holder: holder(&held.by)?, pid: held.pid, since, identity, config: None })
+            Some(Tenure { holder: holder(&held.by)?, pid: held.pid, since, identity, config: None, arrival: false })
         }),
         verification,
         instance: None,

@@ -19,7 +19,7 @@ fn an_interface_that_vanished_from_every_namespace() {
     world.namespaces.interfaces.push(elsewhere);
     world.pass(15).is_quiet();
     // Where a namespace is hidden, nothing can be said.
-    world.namespaces = Namespaces { interfaces: Vec::new(), missing: Some(MissingAccess::Namespace) };
+    world.namespaces = Namespaces { missing: Some(MissingAccess::Namespace), ..Namespaces::default() };
     world.pass(600).is_quiet();
     let row = world.last.as_ref().unwrap().vf_map.vfs.values().next().unwrap();
     assert!(matches!(row.holder, Holder::Unknown(_)), "{row:?}");

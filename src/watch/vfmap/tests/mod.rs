@@ -2,6 +2,7 @@
 
 mod guest;
 mod lost;
+mod order;
 mod queues;
 
 use std::collections::BTreeMap;
@@ -9,7 +10,10 @@ use std::time::Duration;
 
 use super::*;
 use crate::model::event::EventKind;
-use crate::model::holder::{Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener};
+use crate::model::holder::{
+    Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener,
+    Openers,
+};
 use crate::model::ids::Guid;
 use crate::model::policy::Policy;
 use crate::model::qid::QidMap;
@@ -79,9 +83,9 @@ fn world(vfs: u8) -> World {
             wall: SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000),
         },
         pf,
-        openers: Openers { openers: Vec::new(), missing: None, visible: true },
+        openers: Openers { visible: true, ..Openers::default() },
         libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
-        namespaces: Namespaces { interfaces: Vec::new(), missing: None },
+        namespaces: Namespaces::default(),
         qid_map: None,
         last: None,
     };
@@ -148,8 +152,8 @@ impl World {
             pid,
             name: Arc::from("qemu-system-x86"),
             domain: Some(Arc::clone(&name)),
-            pod: None,
             handles: groups,
+            ..Opener::default()
         });
         self.define(&name, Some(pid), vfs, reason)
     }
@@ -169,6 +173,7 @@ impl World {
             pid,
             id: pid,
             claims: vfs.iter().map(claim).collect(),
+            ..Domain::default()
         });
         self
     }
