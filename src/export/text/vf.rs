@@ -213,12 +213,7 @@ mod tests {
         let mut shown = |mac: u8, vlan: Option<u16>| {
             let address = pf.vfs[0].address.unwrap();
             let claim = Claim { address, mac: Some(Mac([2, 0, 0, 0, 0, mac])), vlan, present: Some(true) };
-            let domain = Domain {
-                name: Arc::from("vm1"),
-                live: true,
-                claims: vec![claim],
-                ..Domain::default()
-            };
+            let domain = Domain { name: Arc::from("vm1"), live: true, claims: vec![claim], ..Domain::default() };
             let libvirt = Libvirt { domains: vec![domain], readable: true, has_live: true };
             let facts = [Arc::new(pf.clone()) as Fact, Arc::new(libvirt)];
             report.snapshot = Snapshot::new(testing::now(), facts, Vec::new());

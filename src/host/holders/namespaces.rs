@@ -55,7 +55,8 @@ impl DeviceReader for NamespaceReader {
             }
         }
         let names = names(cx);
-        let mut found = Namespaces { missing: self.known.values().find_map(|seen| seen.err()), ..Namespaces::default() };
+        let mut found =
+            Namespaces { missing: self.known.values().find_map(|seen| seen.err()), ..Namespaces::default() };
         for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
             // Nobody lives there through whom it could be seen.
             tracing::trace!(number, "a namespace without processes");

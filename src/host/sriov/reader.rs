@@ -3,9 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::Duration;
-use std::{io, thread};
 
 use super::netdev::{PfNetdev, SwitchRole};
 use super::vendor_files::VendorFiles;
@@ -13,7 +10,7 @@ use super::vf::{VfFiles, link_address, link_name, list, node, refill, stamp};
 use super::vf_list::{VfListClient, VfListEntry};
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::file::PolledFile;
-use crate::host::io::{Host, LONGEST, reason_of};
+use crate::host::io::{Host, reason_of};
 use crate::host::text;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::{ReadError, Reading};
@@ -247,8 +244,7 @@ impl DeviceReader for PfReader {
 
 /// In-tree drivers that count the traffic of VFs (`ndo_get_vf_stats` in Linux 6.12). For all others the kernel sends
 /// zeros, which say nothing.
-const COUNTING: [&str; 8] =
-    ["mlx5_core", "mlx4_core", "ice", "i40e", "ixgbe", "fm10k", "ionic", "LiquidIO"];
+const COUNTING: [&str; 8] = ["mlx5_core", "mlx4_core", "ice", "i40e", "ixgbe", "fm10k", "ionic", "LiquidIO"];
 
 /// Gives each VF what netlink says of it; those that only netlink knows are added.
 fn join(vfs: &mut Vec<Vf>, entries: Vec<VfListEntry>, fabric: Option<Fabric>, driver: Option<&str>) {
@@ -283,60 +279,4 @@ fn fabric_of(class: u32) -> Option<Fabric> {
 fn small(bytes: &[u8]) -> Reading<u32> {
     let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
     number.map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
-}
-
-/// How long an answer that usually comes at once is waited for.
-const PATIENCE: Duration = Duration::from_millis(200);
-
-const STACK: usize = 128 * 1024;
-
-/// `sriov_numvfs`: its read waits for the device's lock, which is held as long as VFs are being made.
-struct BackgroundNumber {
-    jobs: Option<SyncSender<()>>,
-    path: PathBuf,
-    answers: Receiver<Result<u32, io::Error>>,
-    waiting: bool,
-}
-
-impl BackgroundNumber {
-    /// Starts a reader of this file; it ends with this.
-    fn new(host: &Host, path: PathBuf) -> Self {
-        let (jobs, inbox) = sync_channel::<()>(1);
-        let (sender, answers) = sync_channel(1);
-        let (io, file) = (host.io.clone(), path.clone());
-        let body = move || {
-            while inbox.recv().is_ok() {
-                let mut buffer = [0; LONGEST];
-                let read = io.open(&file).and_then(|mut file| file.read(&mut buffer));
-                let answer = read.and_then(|length| {
-                    let text = buffer.get(..length).unwrap_or_default().trim_ascii();
-                    let number = text::parse_decimal(text).and_then(|number| u32::try_from(number).ok());
-                    number.ok_or_else(|| io::ErrorKind::InvalidData.into())
-                });
-                if sender.send(answer).is_err() {
-                    return;
-                }
-            }
-        };
-        // Without a thread the number stays unknown.
-        let started = thread::Builder::new().name("sriov_numvfs".to_owned()).stack_size(STACK).spawn(body);
-        Self { jobs: started.ok().map(|_| jobs), path, answers, waiting: false }
-    }
-
-    /// The number as it is now; none while the kernel holds it back.
-    fn read(&mut self, cx: &mut ReadContext<'_>) -> Option<u32> {
-        let jobs = self.jobs.as_ref()?;
-        if self.waiting {
-            // What was asked long ago is old: asked again.
-            drop(self.answers.try_recv().ok()?);
-            self.waiting = false;
-        }
-        jobs.try_send(()).ok()?;
-        if let Ok(answer) = self.answers.recv_timeout(PATIENCE) {
-            let noted = |error: io::Error| reason_of(&error).map(|reason| cx.fault(&self.path, reason));
-            return answer.map_err(noted).ok();
-        }
-        self.waiting = true;
-        None
-    }
 }

@@ -2,10 +2,10 @@
 
 mod domains;
 mod guest;
-mod vf;
 pub mod stored;
 #[cfg(test)]
 mod tests;
+mod vf;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

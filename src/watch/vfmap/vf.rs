@@ -113,9 +113,7 @@ fn update_tenure(mapped: &mut MappedVf, vf: &Vf, resolved: &ResolvedHolder, now:
             TenureChange::Opened
         }
         // The process is the same, whatever it is called now.
-        Some(tenure)
-            if tenure.holder == resolved.holder || (resolved.pid.is_some() && tenure.pid == resolved.pid) =>
-        {
+        Some(tenure) if tenure.holder == resolved.holder || (resolved.pid.is_some() && tenure.pid == resolved.pid) => {
             TenureChange::None
         }
         None if resolved.pid.is_some() => TenureChange::Opened,
@@ -147,7 +145,8 @@ fn update_tenure(mapped: &mut MappedVf, vf: &Vf, resolved: &ResolvedHolder, now:
 /// A pod or namespace whose VF was removed has lost it, even if another function has its number now and this host's
 /// driver works with that one. It ends when the pod does, or has a VF of this number again.
 fn update_loss(mapped: &mut MappedVf, before: &MappedVf, sources: &HolderSources<'_>) {
-    if let Some(user) = before.tenure.as_ref().filter(|tenure| matches!(tenure.holder, Holder::Pod(_) | Holder::Netns(_)))
+    if let Some(user) =
+        before.tenure.as_ref().filter(|tenure| matches!(tenure.holder, Holder::Pod(_) | Holder::Netns(_)))
         && is_remade(before, mapped)
         && mapped.holder != user.holder
     {
@@ -165,14 +164,7 @@ fn is_remade(before: &MappedVf, now: &MappedVf) -> bool {
 }
 
 /// What shows that a VF works for the one who has it now. What this host's driver does with it is no proof for a guest.
-fn verify(
-    mapped: &mut MappedVf,
-    before: &MappedVf,
-    vf: &Vf,
-    change: TenureChange,
-    claimed: bool,
-    now: SystemTime,
-) {
+fn verify(mapped: &mut MappedVf, before: &MappedVf, vf: &Vf, change: TenureChange, claimed: bool, now: SystemTime) {
     let Verification::Unverified { signal, .. } = mapped.verification else { return };
     let unused = matches!(mapped.holder, Holder::None | Holder::Host(_)) && !claimed && mapped.lost_by.is_none();
     let traffic = traffic(vf);

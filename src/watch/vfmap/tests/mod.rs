@@ -11,8 +11,7 @@ use std::time::Duration;
 use super::*;
 use crate::model::event::EventKind;
 use crate::model::holder::{
-    Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener,
-    Openers,
+    Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener, Openers,
 };
 use crate::model::ids::Guid;
 use crate::model::policy::Policy;

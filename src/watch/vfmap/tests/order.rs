@@ -73,8 +73,8 @@ fn exits(world: &mut World, pid: u32) {
     world.openers.machines.retain(|machine| machine.pid != Some(pid));
 }
 
-const BOUND: Change = |world| drop(world.bind(0, "vfio-pci"));
-const GIVEN_BACK: Change = |world| drop(world.bind(0, "mlx5_core"));
+const BOUND: Change = |world| _ = world.bind(0, "vfio-pci");
+const GIVEN_BACK: Change = |world| _ = world.bind(0, "mlx5_core");
 const QEMU_STARTS: Change = |world| qemu(world, false);
 const QEMU_WAITS_FOR_A_STATE: Change = |world| qemu(world, true);
 const QEMU_OPENS: Change = |world| opens(world, PID, "qemu-system-x86", Some("vm1"));
@@ -195,7 +195,15 @@ const TIMELINES: &[Timeline] = &[
     Timeline {
         name: "a move that is cancelled, on the other host",
         before: &[],
-        writers: &[&[BOUND, QEMU_WAITS_FOR_A_STATE, MOVING_IN_WITH_PID, INCOMING, QEMU_EXITS, STATUS_REMOVED, GIVEN_BACK]],
+        writers: &[&[
+            BOUND,
+            QEMU_WAITS_FOR_A_STATE,
+            MOVING_IN_WITH_PID,
+            INCOMING,
+            QEMU_EXITS,
+            STATUS_REMOVED,
+            GIVEN_BACK,
+        ]],
         found: &[],
         holder: "ib1v0",
     },
@@ -251,7 +259,8 @@ fn interleaving(timeline: &Timeline, numbers: &mut Numbers) -> Vec<(Change, u64)
         // Often none: several changes fall between two passes.
         let passes = [0, 0, 1, 3][numbers.below(4)];
         changes.push((*next, passes));
-        if rest.is_empty() { drop(left.swap_remove(at)) } else { left[at] = rest }
+        left[at] = rest;
+        left.retain(|writer| !writer.is_empty());
     }
     changes
 }
@@ -267,9 +276,8 @@ fn in_the_end(timeline: &Timeline, changes: &[(Change, u64)]) -> (Vec<(String, S
         world.pass(passes * 15);
     }
     world.pass(300);
-    let text = |(check, subject, reason): (&str, String, &str)| {
-        (check.to_owned(), subject.replace(PF, ""), reason.to_owned())
-    };
+    let text =
+        |(check, subject, reason): (&str, String, &str)| (check.to_owned(), subject.replace(PF, ""), reason.to_owned());
     let found = world.findings().into_iter().map(text).collect();
     let holder = world.last.as_ref().unwrap().vf_map.vfs.values().next().map(|vf| vf.holder.name().to_owned());
     (found, holder.unwrap_or_default())
@@ -339,7 +347,7 @@ fn a_move_while_nobody_watched_is_seen_at_the_next_start() {
     let text = serde_json::to_string(&remembered).unwrap();
     world.engine = Engine::new(Arc::new(Policy::default()), false);
     let vf_map = serde_json::from_str(&text).unwrap();
-    world.engine.restore(crate::watch::store::StoredState { vf_map, ..Default::default() }, world.now);
+    world.engine.restore(crate::watch::store::SavedState { vf_map, ..Default::default() }, world.now);
     world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "domain_appeared");
 }
 
