@@ -202,8 +202,6 @@ pub(super) fn advice(kind: MessageKind) -> &'static str {
         MessageKind::AerCorrectable => {
             "The link corrected the error; frequent errors mean a bad contact, so reseat the card."
         }
-        MessageKind::AerNonfatal => "PCIe transactions were lost: suspect riser, slot or card.",
-        MessageKind::AerCorrectable => "The link repaired it; many of them mean a bad contact.",
         MessageKind::IommuFault => {
             "The device accessed memory that is not its own: check its driver, or the guest that uses it."
         }

@@ -244,7 +244,7 @@ mod tests {
             dcb: None,
         };
         let case = storm(&rises, "eth2").or_else(|| discards(&rises)).or_else(|| uncontrolled(&rises, "eth2"));
-        case.or_else(|| ignored(&rises)).map(|(reason, _, _)| reason)
+        case.or_else(|| ignored(&rises)).map(|(reason, _, _)| reason.as_str())
     }
 
     #[test]

@@ -304,6 +304,7 @@ pub struct VfMap {
     /// VFs, those that are there and those that were under a holder when they went.
     pub vfs: BTreeMap<VfKey, MappedVf>,
     /// VFs that went while a guest had them, as they were then.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gone: BTreeMap<VfKey, MappedVf>,
     /// Machines that run, by name; `None` before the first pass that could tell.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -56,6 +56,7 @@ pub(super) fn dangling(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             None => verdicts.ok(Check::VfDangling),
         }
     }
+    lost(scene, verdicts);
 }
 
 fn names(claims: &[(&Domain, &Claim)]) -> String {
@@ -68,20 +69,54 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
     if claim.present != Some(false) {
         return None;
     }
-    // Where it would be, had it not gone: the PF on the same bus.
+    // Where it would be, had it not gone: the PF on the same bus. What stood on any other bus need not have been a VF.
     let pf = scene.pfs.iter().find(|pf| (pf.address.domain, pf.address.bus) == (address.domain, address.bus));
-    let advice = pf.map_or_else(
-        || "there is no PF on that bus".to_owned(),
-        |pf| format!("{} has {} now", pf.address, counted(pf.present(), "VF")),
-    );
-    let summary = format!(
-        "{} claims {address}, but there is no such function ({advice}), so the domain will not start. Assign one of the \
-         existing VFs; to create more, all VFs must be recreated, so stop their users first.",
-        names(claims)
-    );
+    let running: Vec<(&Domain, &Claim)> = claims.iter().copied().filter(|(domain, _)| domain.live).collect();
+    let (severity, what) = if running.is_empty() {
+        let what =
+            format!("{} claims {address}, but there is no such function, so the domain will not start.", names(claims));
+        (Severity::Warning, what)
+    } else {
+        let what = format!(
+            "{} is running and claims {address}, but there is no such function any more: the guest has lost the device.",
+            names(&running)
+        );
+        (Severity::Critical, what)
+    };
+    let advice = match pf {
+        Some(pf) => format!(
+            " {} has {} now. Assign one of those; to create more, all VFs must be recreated, so stop their users first.",
+            pf.address,
+            counted(pf.present(), "VF")
+        ),
+        None => " Remove the device from the domain, or give it one that is there (`lspci -D`).".to_owned(),
+    };
     let condition =
-        Condition::new(Check::VfDangling, Subject::Pci(address), Severity::Warning, FindingReason::Gone, summary);
+        Condition::new(Check::VfDangling, Subject::Pci(address), severity, FindingReason::Gone, what + &advice);
     Some(condition.with_evidence("claimed_by", Some(names(claims))).hold(VF_HOLD))
+}
+
+/// `vf_dangling` for pods and namespaces, which leave no claim: their VF was removed while they used it.
+fn lost(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for (key, vf) in &scene.view.history.vf_map.gone {
+        let Some(user) = vf.tenure.as_ref().map(|tenure| &tenure.holder) else { continue };
+        let is_container = matches!(user, Holder::Pod(_) | Holder::Netns(_));
+        if !is_container || scene.sources.lives(user, None) != Some(true) {
+            continue;
+        }
+        let summary = format!(
+            "VF {} of {} was removed while {user} used it, which still runs without it. Create the VF again and restart \
+             the pod or whatever uses the namespace.",
+            key.vf, key.pf
+        );
+        verdicts.found(
+            Condition::new(Check::VfDangling, Subject::Vf(*key), Severity::Critical, FindingReason::Gone, summary)
+                .address(vf.address)
+                .with_evidence("holder_kind", Some(user.kind()))
+                .with_evidence("holder", Some(user.name()))
+                .hold(VF_HOLD),
+        );
+    }
 }
 
 fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Condition> {
@@ -121,7 +156,9 @@ fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Conditio
         }
     } else if distinct(false).len() > 1 {
         let text = format!("{name} is claimed by {}: only one of them can run at a time.", names(claims));
-        (Severity::Info, FindingReason::ClaimedTwice, text)
+        // One that runs keeps the others from starting.
+        let severity = if live.is_empty() { Severity::Info } else { Severity::Warning };
+        (severity, FindingReason::ClaimedTwice, text)
     } else {
         return None;
     };

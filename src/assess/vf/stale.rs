@@ -13,6 +13,10 @@ use crate::model::vfmap::{Signal, Verification};
 /// `vf_map_stale`: a VF, or in a guest a function, is not verified since a sign of a migration.
 pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     for seen in scene.vfs() {
+        if let Some(condition) = removal_blocked(seen) {
+            verdicts.found(condition);
+            continue;
+        }
         match seen.row.verification {
             Verification::Unverified { since, signal } => {
                 let (reason, hold, text) = describe(seen, signal);
@@ -50,7 +54,29 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     }
 }
 
+/// A VF without a driver that a process has open: its driver was told to let go of it, and waits for that process.
+fn removal_blocked(seen: Seen<'_>) -> Option<Condition> {
+    let tenure = seen.row.tenure.as_ref().filter(|tenure| tenure.holder == seen.row.holder)?;
+    let pid = tenure.pid.filter(|_| seen.vf.driver.is_none() && seen.row.holder.is_guest())?;
+    let summary = format!(
+        "Removal of {} waits for {} (pid {pid}), which has it open. Shut that down or detach the VF from it; until then \
+         whoever removes the VF hangs, and so does everything that needs the PF's lock.",
+        seen.name(),
+        seen.row.holder
+    );
+    let reason = FindingReason::RemovalBlocked;
+    Some(seen.condition(Check::VfMapStale, Severity::Warning, reason, summary).with_evidence("pid", Some(pid)))
+}
+
 fn describe(seen: Seen<'_>, signal: Signal) -> (FindingReason, Hold, String) {
+    if let Some(user) = &seen.row.lost_by {
+        let text = format!(
+            "{} was recreated while {user} used it: {user} still runs, and the new VF is not in it. Restart the pod or \
+             whatever uses the namespace",
+            seen.name()
+        );
+        return (signal.into(), VF_HOLD, text);
+    }
     if matches!(seen.row.holder, Holder::None | Holder::Host(_)) {
         let text = format!(
             "{} was taken from its guest, which still claims it and keeps using a function that it no longer has. \

@@ -281,9 +281,42 @@ fn two_machines_claim_one_vf() {
     world.pass(60).is_quiet();
     world.pass(90).says("vf_dangling", &format!("{PF}/vf0"), "claimed_twice");
     world.stop("vm2").pass(15).is_quiet();
-    // A definition that does not run is worth knowing and no more.
+    // One that is off cannot start while the other runs; where both are off, it is worth knowing and no more.
     world.define("vm2", None, &[0], "").pass(150).says("vf_dangling", &format!("{PF}/vf0"), "claimed_twice");
+    assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Warning);
+    world.stop("vm1").bind(0, "mlx5_core").define("vm1", None, &[0], "").pass(150);
     assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Ok);
+}
+
+#[test]
+fn the_removal_of_a_vf_waits_for_its_machine() {
+    let mut world = world(2);
+    world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
+    // The kernel has taken the driver off, and waits for QEMU to close the group.
+    world.vf(0).driver = None;
+    world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "removal_blocked");
+    let report = world.last.as_ref().unwrap();
+    let summary = &report.findings[0].condition.summary;
+    assert!(summary.contains("waits for VM vm1 (pid 20)"), "{summary}");
+    assert_eq!(report.vf_map.vfs.values().next().unwrap().holder.name(), "vm1");
+    world.bind(0, "vfio-pci").pass(15).is_quiet();
+}
+
+#[test]
+fn a_running_machine_that_lost_its_function_is_worse_off_than_one_that_is_off() {
+    let mut world = world(1);
+    world.define("vm1", Some(20), &[0], "booted");
+    let claim = &mut world.libvirt.domains[0].claims[0];
+    (claim.address, claim.present) = ("0000:0a:00.0".parse().unwrap(), Some(false));
+    world.pass(150).says("vf_dangling", "0000:0a:00.0", "gone");
+    let found = |world: &World| world.last.as_ref().unwrap().findings[0].condition.clone();
+    assert_eq!(found(&world).severity, crate::model::check::Severity::Critical);
+    let running = found(&world).summary;
+    assert!(running.contains("the guest has lost the device") && !running.contains("VF"), "{running}");
+    world.libvirt.domains[0].live = false;
+    world.pass(150);
+    assert_eq!(found(&world).severity, crate::model::check::Severity::Warning);
+    assert!(found(&world).summary.contains("will not start"));
 }
 
 #[test]

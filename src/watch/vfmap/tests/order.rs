@@ -222,6 +222,13 @@ const TIMELINES: &[Timeline] = &[
         holder: "ib1v0",
     },
     Timeline {
+        name: "VFs that are removed under a pod that lives on",
+        before: &[POD_STARTS, POD_GETS_THE_VF],
+        writers: &[&[VFS_REMOVED]],
+        found: &[("vf_dangling", "/vf0", "gone")],
+        holder: "",
+    },
+    Timeline {
         name: "a pod that gives its VF back and ends",
         before: &[POD_STARTS, POD_GETS_THE_VF],
         writers: &[&[POD_GIVES_IT_BACK, POD_ENDS]],
