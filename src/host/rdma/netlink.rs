@@ -169,11 +169,11 @@ mod tests {
     use crate::model::time::BootTime;
 
     /// What `rdma resource show qp` prints.
-    const PRINTED: &str = "link mlx5_bond_0/1 lqpn 301 rqpn 392 type QueuesRC state RTS rq-psn 1 sq-psn 6 path-mig-state \
+    const PRINTED: &str = "link mlx5_bond_0/1 lqpn 301 rqpn 392 type RC state RTS rq-psn 1 sq-psn 6 path-mig-state \
                            MIGRATED pdn 12 pid 6165 comm poll-event \nlink mlx5_bond_0/1 lqpn 1 type GSI state RTS \
                            sq-psn 0 comm [ib_core] \nlink mlx5_bond_0/1 lqpn 300 type UD state RTS sq-psn 0 pdn 5 comm \
-                           [ib_ipoib] \nlink mlx5_bond_0/1 lqpn 304 rqpn 7 type QueuesRC state ERR rq-psn 0 sq-psn 0 pid 77 \
-                           comm ib write bw \nlink mlx5_bond_0/- lqpn 412 rqpn 413 type QueuesRC state RTS pid 77 comm x \n";
+                           [ib_ipoib] \nlink mlx5_bond_0/1 lqpn 304 rqpn 7 type RC state ERR rq-psn 0 sq-psn 0 pid 77 \
+                           comm ib write bw \nlink mlx5_bond_0/- lqpn 412 rqpn 413 type RC state RTS pid 77 comm x \n";
 
     /// Types and states of a print; a program's name may have blanks in it, and words of any kind.
     fn codes(printed: &str) -> Vec<(u8, u8)> {
@@ -208,7 +208,7 @@ mod tests {
         let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
         let facts = reader.read(&mut cx);
         let found: &QueuePairs = facts[0].downcast_ref().unwrap();
-        let expected = [(("GSI", "RTS"), 1), (("QueuesRC", "ERR"), 1), (("QueuesRC", "RTS"), 2), (("UD", "RTS"), 1)];
+        let expected = [(("GSI", "RTS"), 1), (("RC", "ERR"), 1), (("RC", "RTS"), 2), (("UD", "RTS"), 1)];
         assert_eq!(found.counts, expected.into());
         assert_eq!(cx.faults, []);
     }
