@@ -23,7 +23,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_host_info",
         kind: MetricKind::Info,
-        help: "What the host says of itself: kernel release (/proc/sys/kernel/osrelease) and modes.",
+        help: "Kernel release of the host (/proc/sys/kernel/osrelease), virtualization, IOMMU and RDMA \
+               namespace mode.",
         labels: &["kernel", "virtualization", "iommu", "rdma_netns_mode"],
         worst: "1",
         since: FIRST_RELEASE,
@@ -32,8 +33,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_visibility_info",
         kind: MetricKind::Info,
-        help: "How much of the host can be seen from where the agent stands (seen, nothing_there, partly, hidden), by area, \
-               and the reason why not all of it.",
+        help: "Visibility of the host to the agent by area (seen, nothing_there, partly, hidden), and the \
+               reason if not everything is visible.",
         labels: &["area", "visibility", "reason"],
         worst: "13",
         since: FIRST_RELEASE,
@@ -46,7 +47,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_collector_success",
         kind: MetricKind::Gauge,
-        help: "Whether the collector's last pass was complete; hardware that is not there is success with nothing found.",
+        help: "Whether the last pass of the collector was complete; missing hardware counts as success.",
         labels: COLLECTOR,
         worst: "1 a collector",
         since: FIRST_RELEASE,
@@ -55,7 +56,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_collector_duration_seconds",
         kind: MetricKind::Gauge,
-        help: "How long the collector's last pass took.",
+        help: "Duration of the last pass of the collector.",
         labels: COLLECTOR,
         worst: "1 a collector",
         since: FIRST_RELEASE,
@@ -64,7 +65,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_collector_last_success_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the collector's last complete pass ended, in seconds since 1970.",
+        help: "End of the last complete pass of the collector, in seconds since 1970.",
         labels: COLLECTOR,
         worst: "1 a collector",
         since: FIRST_RELEASE,
@@ -77,7 +78,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_collector_stuck",
         kind: MetricKind::Gauge,
-        help: "How many devices do not answer the collector within its deadline; they are left alone until they do.",
+        help: "Devices that do not respond within the deadline of the collector; they are skipped until they \
+               respond.",
         labels: COLLECTOR,
         worst: "1 a collector",
         since: FIRST_RELEASE,
@@ -86,7 +88,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_read_errors_total",
         kind: MetricKind::Counter,
-        help: "Files and messages that could not be read, by errno class; an optional file that is missing is no error.",
+        help: "Files and messages that could not be read, by class of errno; a missing optional file is not an \
+               error.",
         labels: &["collector", "reason"],
         worst: "7 a collector",
         since: FIRST_RELEASE,
@@ -95,7 +98,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_quarantined_files",
         kind: MetricKind::Gauge,
-        help: "Files that are left alone for a while because the driver refused them (EINVAL, EOPNOTSUPP).",
+        help: "Files that are temporarily skipped because the driver rejects reads (EINVAL, EOPNOTSUPP).",
         labels: COLLECTOR,
         worst: "1 a collector",
         since: FIRST_RELEASE,
@@ -104,7 +107,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_config_last_reload_successful",
         kind: MetricKind::Gauge,
-        help: "Whether the last reading of the configuration succeeded; after a failure the old one stays in force.",
+        help: "Whether the last reload of the configuration succeeded; after a failure the old one stays in \
+               effect.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,
@@ -113,7 +117,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_config_last_reload_success_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the configuration in force was read, in seconds since 1970.",
+        help: "Time of the last successful reload of the configuration, in seconds since 1970.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,
@@ -122,7 +126,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_web_config_last_reload_successful",
         kind: MetricKind::Gauge,
-        help: "Whether the last reading of the web configuration and of its certificates succeeded.",
+        help: "Whether the last reload of the web configuration and its certificates succeeded.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,
@@ -131,7 +135,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_web_config_last_reload_success_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the web configuration in force was read, in seconds since 1970.",
+        help: "Time of the last successful reload of the web configuration, in seconds since 1970.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,
@@ -140,7 +144,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_web_certificate_expiry_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the certificate that the server shows ends, in seconds since 1970.",
+        help: "Expiry of the server's certificate, in seconds since 1970.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,
@@ -151,8 +155,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_web_refused_clients_total",
         kind: MetricKind::Counter,
-        help: "Clients that got no encrypted connection since the agent's start, by why: most are certificates that the web \
-               configuration does not accept. Absent where connections are not encrypted.",
+        help: "TLS connections that were rejected since the agent started, by reason; most are client \
+               certificates that the web configuration does not accept. Absent without TLS.",
         labels: &["reason"],
         worst: "8",
         since: FIRST_RELEASE,

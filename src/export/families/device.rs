@@ -11,8 +11,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_device_info",
         kind: MetricKind::Info,
-        help: "What an RDMA device is (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid} and its \
-               PCI function).",
+        help: "Identity of an RDMA device (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid}) \
+               and its PCI function.",
         labels: &[
             "device",
             "pci_address",
@@ -32,27 +32,27 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_device_events_total",
         kind: MetricKind::Counter,
-        help: "Counters of the device itself by the driver's own names \
+        help: "Counters of the device by the driver's names \
                (/sys/class/infiniband/<device>/hw_counters/<counter>).",
         labels: &["device", "counter", "class"],
-        worst: "1 a device and counter file; none with most drivers",
+        worst: "1 a device and counter file; absent with most drivers",
         since: FIRST_RELEASE,
         write: device_events,
     },
     Family {
         name: "lanewatch_device_level",
         kind: MetricKind::Gauge,
-        help: "Levels among the device's counter files, such as active queue pairs \
+        help: "Gauges among the counter files of the device, such as active queue pairs \
                (/sys/class/infiniband/<device>/hw_counters/<counter>).",
         labels: &["device", "counter"],
-        worst: "1 a device and level file; none with most drivers",
+        worst: "1 a device and level file; absent with most drivers",
         since: FIRST_RELEASE,
         write: device_level,
     },
     Family {
         name: "lanewatch_rdma_resources",
         kind: MetricKind::Gauge,
-        help: "Objects that programs hold on a device, from the kernel's memory (RDMA_NLDEV_CMD_RES_GET).",
+        help: "RDMA objects in use on a device (RDMA_NLDEV_CMD_RES_GET).",
         labels: &["device", "resource"],
         worst: "7 a device",
         since: FIRST_RELEASE,

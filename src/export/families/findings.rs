@@ -13,16 +13,16 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_finding",
         kind: MetricKind::Gauge,
-        help: "Is 1 while a check's finding on a subject holds; findings that policy accepts are left out.",
+        help: "Is 1 while a finding holds; findings that the policy accepts are left out.",
         labels: &["check", "severity", "subject", "reason", "device", "port", "pci_address"],
-        worst: "1 a check and subject; none where all is well",
+        worst: "1 a check and subject; none on a healthy host",
         since: FIRST_RELEASE,
         write: findings,
     },
     Family {
         name: "lanewatch_check_subjects",
         kind: MetricKind::Gauge,
-        help: "How many subjects stand where with a check; always there for every check and result.",
+        help: "Subjects of a check by result; present for every check and result.",
         labels: &["check", "result"],
         worst: "5 a check",
         since: FIRST_RELEASE,
@@ -31,7 +31,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_evaluation_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the checks last ran, in seconds since 1970.",
+        help: "Last evaluation of the checks, in seconds since 1970.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,

@@ -12,10 +12,10 @@ pub const INTERRUPTS: &[Family] = &[
     Family {
         name: "lanewatch_irq_vectors",
         kind: MetricKind::Gauge,
-        help: "Interrupt vectors of a function by where they are served, as seen from its NUMA node \
-               (msi_irqs, /proc/irq/<n>/effective_affinity_list).",
+        help: "Interrupt vectors of a function by locality of their CPU to its NUMA node (msi_irqs, \
+               /proc/irq/<n>/effective_affinity_list).",
         labels: LOCALITY,
-        worst: "3 a function, VFs left out",
+        worst: "3 a function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| {
@@ -28,10 +28,10 @@ pub const INTERRUPTS: &[Family] = &[
     Family {
         name: "lanewatch_irq_interrupts_total",
         kind: MetricKind::Counter,
-        help: "Interrupts of a function by where the CPU is that served them; rises on over 32-bit wraps, CPU hotplug and \
-               driver reloads (/proc/interrupts).",
+        help: "Interrupts of a function by locality of the CPU that served them; survives 32-bit wraps, CPU \
+               hotplug and driver reloads (/proc/interrupts).",
         labels: LOCALITY,
-        worst: "3 a function, VFs left out",
+        worst: "3 a function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| {
@@ -44,10 +44,10 @@ pub const INTERRUPTS: &[Family] = &[
     Family {
         name: "lanewatch_irq_busiest_cpu_ratio",
         kind: MetricKind::Gauge,
-        help: "Share of a function's interrupts that its busiest CPU served, in the last interval that had any \
-               (/proc/interrupts).",
+        help: "Share of a function's interrupts that its busiest CPU served, in the last interval with \
+               interrupts (/proc/interrupts).",
         labels: &["pci_address"],
-        worst: "1 a function, VFs left out",
+        worst: "1 a function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| out.known(&[address.into()], summary.busiest.map(|(_, share)| share)));
@@ -56,10 +56,10 @@ pub const INTERRUPTS: &[Family] = &[
     Family {
         name: "lanewatch_irq_affinity_changes_total",
         kind: MetricKind::Counter,
-        help: "Changes of the CPUs that serve a function's vectors, as the agent saw them since its start \
+        help: "Changes of the CPUs that serve a function's vectors since the agent started \
                (/proc/irq/<n>/effective_affinity_list).",
         labels: &["pci_address"],
-        worst: "1 a function, VFs left out",
+        worst: "1 a function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| out.counter(&[address.into()], summary.affinity_changes));
@@ -95,8 +95,7 @@ pub const HEALTH: &[Family] = &[
     Family {
         name: "lanewatch_health_reporter_healthy",
         kind: MetricKind::Gauge,
-        help: "Whether what a health reporter of a function's driver last reported is mended \
-               (DEVLINK_CMD_HEALTH_REPORTER_GET).",
+        help: "Whether a devlink health reporter of a function is healthy (DEVLINK_CMD_HEALTH_REPORTER_GET).",
         labels: &["pci_address", "device", "reporter"],
         worst: REPORTERS,
         since: FIRST_RELEASE,
@@ -105,7 +104,7 @@ pub const HEALTH: &[Family] = &[
     Family {
         name: "lanewatch_health_reporter_errors_total",
         kind: MetricKind::Counter,
-        help: "Errors that a health reporter of a function's driver reported (DEVLINK_CMD_HEALTH_REPORTER_GET).",
+        help: "Errors that a devlink health reporter of a function reported (DEVLINK_CMD_HEALTH_REPORTER_GET).",
         labels: &["pci_address", "device", "reporter"],
         worst: REPORTERS,
         since: FIRST_RELEASE,
@@ -114,7 +113,8 @@ pub const HEALTH: &[Family] = &[
     Family {
         name: "lanewatch_health_reporter_recoveries_total",
         kind: MetricKind::Counter,
-        help: "Recoveries of a health reporter of a function's driver that succeeded (DEVLINK_CMD_HEALTH_REPORTER_GET).",
+        help: "Successful recoveries of a devlink health reporter of a function \
+               (DEVLINK_CMD_HEALTH_REPORTER_GET).",
         labels: &["pci_address", "device", "reporter"],
         worst: REPORTERS,
         since: FIRST_RELEASE,

@@ -10,8 +10,8 @@ pub const SETUP: &[Family] = &[
     Family {
         name: "lanewatch_host_posture_info",
         kind: MetricKind::Info,
-        help: "How the host is set up for RDMA and pass-through: CPU governors, NUMA balancing, kernel arguments that matter \
-           (/proc/cmdline).",
+        help: "Settings of the host that matter for RDMA and pass-through: CPU governors, NUMA balancing, \
+               kernel arguments (/proc/cmdline).",
         labels: &["governor", "numa_balancing", "kernel_arguments"],
         worst: "1",
         since: FIRST_RELEASE,
@@ -29,10 +29,11 @@ pub const SETUP: &[Family] = &[
     Family {
         name: "lanewatch_pcie_isolation_info",
         kind: MetricKind::Info,
-        help: "Which Access Control Services of a function or port are on, hidden without CAP_SYS_ADMIN \
-               (/sys/bus/pci/devices/<address>/config), and whether ARI is (ari_enabled).",
+        help: "Access Control Services that are enabled on a function or port \
+               (/sys/bus/pci/devices/<address>/config; hidden without CAP_SYS_ADMIN), and whether ARI is \
+               (ari_enabled).",
         labels: &["pci_address", "acs", "ari"],
-        worst: "1 a watched function and each port above; none for VFs beside their PF",
+        worst: "1 a watched function and each port above; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             // Read less often than functions are: of one that is gone nothing is said.
@@ -55,7 +56,7 @@ pub const KERNEL_LOG: &[Family] = &[
     Family {
         name: "lanewatch_kernel_messages_total",
         kind: MetricKind::Counter,
-        help: "Kernel messages about watched hardware since the agent's start, by who said what (/dev/kmsg).",
+        help: "Kernel messages about watched hardware since the agent started, by driver and kind (/dev/kmsg).",
         labels: &["driver", "kind"],
         worst: "25 a host and 5 to 20 a card driver that is loaded; absent if the log cannot be read",
         since: FIRST_RELEASE,

@@ -10,18 +10,18 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_info",
         kind: MetricKind::Info,
-        help: "How an interface beside an RDMA device is set up: PFC and trust (RTM_GETDCB), error correction and pauses \
-               (ethtool netlink), IPoIB mode (/sys/class/net/<netdev>/mode).",
+        help: "Settings of the network interface of an RDMA device: PFC and trust (RTM_GETDCB), FEC and pause \
+               frames (ethtool netlink), IPoIB mode (/sys/class/net/<netdev>/mode).",
         labels: &["netdev", "device", "pci_address", "pfc_priorities", "trust", "dcbx", "fec", "pause", "ipoib_mode"],
-        worst: "1 an interface; none for VFs beside their PF",
+        worst: "1 an interface; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: info,
     },
     Family {
         name: "lanewatch_netdev_events_total",
         kind: MetricKind::Counter,
-        help: "Discards, line and PCIe errors of an Ethernet port by the driver's own names, those that are known, and \
-               the standard ones that it does not count itself (ethtool statistics).",
+        help: "Discards, line errors and PCIe errors of an Ethernet port by the driver's names, plus the \
+               standard counters that the driver does not have (ethtool statistics).",
         labels: &["netdev", "counter", "class"],
         worst: "about 80 an interface",
         since: FIRST_RELEASE,
@@ -36,7 +36,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_pfc_frames_total",
         kind: MetricKind::Counter,
-        help: "Pause frames of a priority that the port received or sent (ethtool statistics, else RTM_GETDCB).",
+        help: "PFC pause frames received or sent by priority (ethtool statistics, else RTM_GETDCB).",
         labels: &["netdev", "priority", "direction"],
         worst: "16 an interface; only priorities with PFC on mlx5",
         since: FIRST_RELEASE,
@@ -52,7 +52,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_pause_seconds_total",
         kind: MetricKind::Counter,
-        help: "Time for which a priority stood still because the network asked for it or was asked; priority global is the \
+        help: "Time for which a priority was paused by received or sent pause frames; priority global is the \
                whole link (ethtool statistics).",
         labels: &["netdev", "priority", "direction"],
         worst: "18 an interface",
@@ -70,7 +70,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_stalled_ratio",
         kind: MetricKind::Gauge,
-        help: "Share of the last second for which the card waited for PCIe credits (ethtool statistics outbound_pci_stalled_*).",
+        help: "Share of the last second in which the card was stalled waiting for PCIe credits (ethtool \
+               statistics outbound_pci_stalled_*).",
         labels: &["netdev", "counter"],
         worst: "2 an interface with mlx5",
         since: FIRST_RELEASE,

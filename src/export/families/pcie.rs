@@ -10,42 +10,44 @@ use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 pub const FAMILIES: &[Family] = &[
     link(
         "lanewatch_pcie_link_speed_transfers_per_second",
-        "Speed of a lane the link runs at (/sys/bus/pci/devices/<address>/current_link_speed).",
+        "Current speed of the link per lane (/sys/bus/pci/devices/<address>/current_link_speed).",
         |view, out| speed(view, out, |link| link.speed().current),
     ),
     link(
         "lanewatch_pcie_link_max_speed_transfers_per_second",
-        "Fastest speed of a lane that the device can do (/sys/bus/pci/devices/<address>/max_link_speed).",
+        "Maximum speed per lane of the device (/sys/bus/pci/devices/<address>/max_link_speed).",
         |view, out| speed(view, out, |link| link.speed().device),
     ),
     link(
         "lanewatch_pcie_link_capable_speed_transfers_per_second",
-        "Fastest speed of a lane that both ends of the link can do (max_link_speed of the device and the port above).",
+        "Maximum speed per lane that both ends of the link support (max_link_speed of the device and the \
+               port above).",
         |view, out| speed(view, out, |link| link.speed().capable()),
     ),
     link(
         "lanewatch_pcie_link_width_lanes",
-        "How many lanes the link runs with (/sys/bus/pci/devices/<address>/current_link_width).",
+        "Current width of the link (/sys/bus/pci/devices/<address>/current_link_width).",
         |view, out| width(view, out, |link| link.width().current),
     ),
     link(
         "lanewatch_pcie_link_max_width_lanes",
-        "How many lanes the device can use (/sys/bus/pci/devices/<address>/max_link_width).",
+        "Maximum width of the device (/sys/bus/pci/devices/<address>/max_link_width).",
         |view, out| width(view, out, |link| link.width().device),
     ),
     link(
         "lanewatch_pcie_link_capable_width_lanes",
-        "How many lanes both ends of the link can use (max_link_width of the device and the port above).",
+        "Maximum width that both ends of the link support (max_link_width of the device and the port \
+               above).",
         |view, out| width(view, out, |link| link.width().capable()),
     ),
     link(
         "lanewatch_pcie_link_current_bandwidth_bytes_per_second",
-        "What the link carries each way at its speed and width (current_link_speed times current_link_width).",
+        "Current bandwidth of the link each way (current_link_speed times current_link_width).",
         |view, out| bandwidth(view, out, Link::bandwidth),
     ),
     link(
         "lanewatch_pcie_link_capable_bandwidth_bytes_per_second",
-        "What the link could carry each way, both ends considered (max_link_speed times max_link_width of both ends).",
+        "Bandwidth each way that both ends of the link support (max_link_speed times max_link_width).",
         |view, out| bandwidth(view, out, Link::capable_bandwidth),
     ),
     Family {
@@ -60,7 +62,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_pcie_path_bandwidth_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "What the device's whole PCIe path carries each way: the least over its links (current_link_*).",
+        help: "Bandwidth of the device's PCIe path each way: that of its slowest link (current_link_*).",
         labels: &["device", "pci_address"],
         worst: "1 a device",
         since: FIRST_RELEASE,
@@ -71,14 +73,15 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Info,
         help: "The link that limits the device's PCIe path, with its speed and width (current_link_*).",
         labels: &["device", "pci_address", "limiting_pci_address", "limiting_speed", "limiting_width"],
-        worst: "1 a device, VFs left out",
+        worst: "1 a device, without VFs",
         since: FIRST_RELEASE,
         write: path_info,
     },
     Family {
         name: "lanewatch_pcie_aer_events_total",
         kind: MetricKind::Counter,
-        help: "Errors that a function or port reported (/sys/bus/pci/devices/<address>/aer_dev_<class>, the total).",
+        help: "AER errors that a function or port detected (/sys/bus/pci/devices/<address>/aer_dev_<class>, the \
+               total).",
         labels: AER,
         worst: "3 a PF and 3 a port above",
         since: FIRST_RELEASE,
@@ -87,9 +90,9 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_pcie_aer_errors_total",
         kind: MetricKind::Counter,
-        help: "The same errors by name, those that are not zero (/sys/bus/pci/devices/<address>/aer_dev_<class>).",
+        help: "AER errors by name, without zeros (/sys/bus/pci/devices/<address>/aer_dev_<class>).",
         labels: &["pci_address", "class", "error"],
-        worst: "about 50 a PF and port above; none where all is well",
+        worst: "about 50 a PF and port above; none on a healthy host",
         since: FIRST_RELEASE,
         write: aer_errors,
     },

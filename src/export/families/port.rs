@@ -15,8 +15,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_info",
         kind: MetricKind::Info,
-        help: "What a port is (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed and width \
-               while it is active.",
+        help: "Identity of a port (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed \
+               and width only while it is active.",
         labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width"],
         worst: "1 a port",
         since: FIRST_RELEASE,
@@ -58,7 +58,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_ceiling_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "The least of the port's rate and its whole PCIe path: the most that this port can move each way.",
+        help: "The smaller of the port's rate and its PCIe path: the most that this port can move each way.",
         labels: PORT,
         worst: "1 a port",
         since: FIRST_RELEASE,
@@ -67,7 +67,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_share_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "What is left of the port's ceiling when all active ports of its PCIe path run at once.",
+        help: "Bandwidth of the port each way when all active ports on its PCIe path are busy.",
         labels: PORT,
         worst: "1 a port",
         since: FIRST_RELEASE,
@@ -122,7 +122,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_transmit_wait_ticks_total",
         kind: MetricKind::Counter,
-        help: "Ticks, of a length only the device knows, with data to send and no credit (counters/port_xmit_wait).",
+        help: "Ticks with data to send but no flow-control credits (counters/port_xmit_wait); the length of a \
+               tick depends on the device.",
         labels: PORT,
         worst: "1 a port",
         since: FIRST_RELEASE,
@@ -141,7 +142,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_level",
         kind: MetricKind::Gauge,
-        help: "Levels among the port's counter files, such as active queue pairs \
+        help: "Gauges among the counter files of the port, such as active queue pairs \
                (/sys/class/infiniband/<device>/ports/<port>/hw_counters/<counter>).",
         labels: &["device", "port", "counter"],
         worst: "about 30 a port with bnxt_re, 1 with mana, none with others",
@@ -151,7 +152,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_port_saturated_counters",
         kind: MetricKind::Gauge,
-        help: "How many of the port's counters stand at their field's maximum and no longer count (counters/*).",
+        help: "Counters of the port that have reached their maximum and no longer count (counters/*).",
         labels: PORT,
         worst: "1 a port",
         since: FIRST_RELEASE,
@@ -258,7 +259,7 @@ pub const ADDRESSING: &[Family] = &[
         help: "GIDs of a port by type, in the kernel's words \
                (/sys/class/infiniband/<device>/ports/<port>/gid_attrs/types).",
         labels: &["device", "port", "gid_type"],
-        worst: "2 a port; none for VFs beside their PF",
+        worst: "2 a port; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for addressing in addressings(&view.report.snapshot) {
@@ -272,10 +273,10 @@ pub const ADDRESSING: &[Family] = &[
     Family {
         name: "lanewatch_port_roce_info",
         kind: MetricKind::Info,
-        help: "How RoCE connections of a port go by default, where somebody set it \
+        help: "Defaults of RoCE connections of a port, if set \
                (/sys/kernel/config/rdma_cm/<device>/ports/<port>, /sys/class/infiniband/<device>/tc/<port>).",
         labels: &["device", "port", "default_mode", "default_tos", "traffic_class"],
-        worst: "1 a port; none for VFs beside their PF",
+        worst: "1 a port; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for addressing in addressings(&view.report.snapshot) {

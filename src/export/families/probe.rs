@@ -12,7 +12,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_runs_total",
         kind: MetricKind::Counter,
-        help: "Runs of a probe since the agent's start, by how they ended.",
+        help: "Runs of a benchmark since the agent started, by result.",
         labels: &["probe", "device", "port", "result"],
         worst: "5 a probe and port",
         since: FIRST_RELEASE,
@@ -28,7 +28,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_skipped_runs_total",
         kind: MetricKind::Counter,
-        help: "Runs of a probe that were left out since the agent's start so as not to disturb, by why.",
+        help: "Runs of a benchmark that were skipped since the agent started, by reason.",
         labels: &["probe", "reason"],
         worst: "11 a probe",
         since: FIRST_RELEASE,
@@ -48,8 +48,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_server_requests_total",
         kind: MetricKind::Counter,
-        help: "Requests of peers to start a server for their probe since the agent's start, by how they ended; absent \
-               where none is started for them.",
+        help: "Requests of peers to start a benchmark server since the agent started, by result; absent if this \
+               agent starts none.",
         labels: &["result"],
         worst: "12",
         since: FIRST_RELEASE,
@@ -62,7 +62,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_bandwidth_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "Payload that a probe's last good or slow run moved; of both directions it is the sum.",
+        help: "Payload bandwidth of the last run of a benchmark; the sum for both directions.",
         labels: &["probe", "device", "port", "direction"],
         worst: "2 a probe and port",
         since: FIRST_RELEASE,
@@ -77,7 +77,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_latency_seconds",
         kind: MetricKind::Gauge,
-        help: "Latency that a probe's last good or slow run measured: half of a round trip for writes, all of it for \
+        help: "Latency that the last run of a benchmark measured: half a round trip for writes, a full one for \
                reads.",
         labels: &["probe", "device", "port", "direction", "statistic"],
         worst: "12 a probe and port",
@@ -93,8 +93,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_ceiling_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "What the lane of a probe could carry one way when it last measured: the least of rates and PCIe paths, the \
-               share of payload counted.",
+        help: "Maximum payload bandwidth of a benchmark's path one way at its last run: the least of rates and \
+               PCIe paths, less protocol overhead.",
         labels: PORT,
         worst: "1 a probe and port",
         since: FIRST_RELEASE,
@@ -105,7 +105,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_last_run_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When a probe last ran, however it ended, in seconds since 1970; skipped runs do not count.",
+        help: "Last run of a benchmark, whatever its result, in seconds since 1970; skipped runs do not count.",
         labels: PORT,
         worst: "1 a probe and port",
         since: FIRST_RELEASE,
@@ -118,7 +118,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_duration_seconds",
         kind: MetricKind::Gauge,
-        help: "How long a probe's last run took.",
+        help: "Duration of the last run of a benchmark.",
         labels: PORT,
         worst: "1 a probe and port",
         since: FIRST_RELEASE,
@@ -131,7 +131,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_maintenance",
         kind: MetricKind::Gauge,
-        help: "Is 1 while the host is in maintenance: findings are acknowledged only, and no probe runs.",
+        help: "Is 1 while the host is in maintenance: findings are acknowledged, and no benchmark runs.",
         labels: &[],
         worst: "1",
         since: FIRST_RELEASE,

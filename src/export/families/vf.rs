@@ -12,8 +12,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_sriov_vfs",
         kind: MetricKind::Gauge,
-        help: "How many VFs a PF has, by who counts: configured (/sys/bus/pci/devices/<pf>/sriov_numvfs), present (its \
-               virtfn* links), reported (listed by RTM_GETLINK).",
+        help: "VFs of a PF by source: configured (/sys/bus/pci/devices/<pf>/sriov_numvfs), present (virtfn* \
+               links), reported (listed by RTM_GETLINK).",
         labels: &["pf", "kind"],
         worst: "3 a PF",
         since: FIRST_RELEASE,
@@ -29,7 +29,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_sriov_vfs_limit",
         kind: MetricKind::Gauge,
-        help: "How many VFs a PF can have (/sys/bus/pci/devices/<pf>/sriov_totalvfs).",
+        help: "Maximum number of VFs of a PF (/sys/bus/pci/devices/<pf>/sriov_totalvfs).",
         labels: PF,
         worst: "1 a PF",
         since: FIRST_RELEASE,
@@ -56,8 +56,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_config_info",
         kind: MetricKind::Info,
-        help: "What the PF makes of a VF (RTM_GETLINK, or /sys/bus/pci/devices/<pf>/sriov/<vf>); none for a VF whose \
-               details are not to be had.",
+        help: "Configuration of a VF on its PF (RTM_GETLINK, or /sys/bus/pci/devices/<pf>/sriov/<vf>); absent \
+               if the driver does not report it.",
         labels: &["pf", "vf", "mac", "vlan", "node_guid", "port_guid", "link_state", "trust", "spoof_check"],
         worst: ONE,
         since: FIRST_RELEASE,
@@ -66,7 +66,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_holder_info",
         kind: MetricKind::Info,
-        help: "Who holds a VF (/proc/<pid>/fd, libvirt's files, network namespaces).",
+        help: "User of a VF (/proc/<pid>/fd, libvirt's files, network namespaces).",
         labels: &["pf", "vf", "holder_kind", "holder"],
         worst: ONE,
         since: FIRST_RELEASE,
@@ -99,7 +99,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_map_generation",
         kind: MetricKind::Gauge,
-        help: "Counts the changes of the map of a PF's VFs: functions, drivers, identities, holders.",
+        help: "Changes of the map of a PF's VFs: functions, drivers, identities, holders.",
         labels: PF,
         worst: "1 a PF",
         since: FIRST_RELEASE,
@@ -112,7 +112,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_map_last_change_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the map of a PF's VFs last changed, in seconds since 1970.",
+        help: "Last change of the map of a PF's VFs, in seconds since 1970.",
         labels: PF,
         worst: "1 a PF",
         since: FIRST_RELEASE,
@@ -125,8 +125,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_verified_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When the last VF of a PF that had been disturbed was shown to work, in seconds since 1970; none while one \
-               was not.",
+        help: "Time at which the last disturbed VF of a PF was verified, in seconds since 1970; absent while \
+               one is unverified.",
         labels: PF,
         worst: "1 a PF",
         since: FIRST_RELEASE,
@@ -139,8 +139,8 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_qid_map_entries",
         kind: MetricKind::Gauge,
-        help: "Entries in the queue pair map of a PF's VFs, by the stack's word for their state; only where \
-               [collector.qid-map] says where such a map is.",
+        help: "Entries in the queue pair map of a PF's VFs by state; only if [collector.qid-map] names such a \
+               map.",
         labels: &["pf", "state"],
         worst: "17 a PF",
         since: FIRST_RELEASE,
@@ -168,7 +168,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_migrations_total",
         kind: MetricKind::Counter,
-        help: "Signs that a guest or a function was moved, by what was seen.",
+        help: "Signs that a guest or a function was moved, by signal.",
         labels: SIGNAL,
         worst: "11",
         since: FIRST_RELEASE,
@@ -181,7 +181,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_migration_last_timestamp_seconds",
         kind: MetricKind::Gauge,
-        help: "When such a sign was last seen, in seconds since 1970.",
+        help: "Time of the last sign of a migration, in seconds since 1970.",
         labels: SIGNAL,
         worst: "11",
         since: FIRST_RELEASE,
