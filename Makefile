@@ -14,7 +14,7 @@ help:
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make dist   packages (Debian, RPM), chart, bill of materials and checksums, in dist/'
 	@echo 'make dist-twice  that, of two clones at other paths, compared byte by byte'
-	@echo 'make lint   format, clippy and documentation without a warning'
+	@echo 'make lint   format, clippy, documentation and spelling without a warning'
 	@echo 'make alerts the rules for Kubernetes and vmalert, and tables of alerts, from alerts/lanewatch.rules.yml'
 	@echo 'make screenshot   docs/images/page.png, the status page of the example host'
 	@echo 'make dashboards-pictures   docs/images/dashboards, drawn by components of Grafana from npm'
@@ -71,6 +71,7 @@ lint:
 	$(CARGO) fmt --check --manifest-path fuzz/Cargo.toml
 	$(CARGO) clippy --locked --all-targets -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --locked --no-deps
+	bash tests/spelling.sh
 
 alerts:
 	LANEWATCH_UPDATE=1 $(CARGO) test --locked --test alerts generated
