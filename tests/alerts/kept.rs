@@ -16,6 +16,9 @@ const SILENT: [&str; 4] = ["port_counter_saturated", "pcie_limited_by_slot", "vf
 /// Where runbooks are, until someone says where theirs are.
 const RUNBOOKS: &str = "https://lanewatch.example/runbooks";
 
+/// What an alert on a finding is about, whatever other labels the targets have.
+const IDENTITY: &str = "cluster, site, rack, job, instance, check, subject, device, port, pci_address";
+
 fn rules() -> Vec<Rule> {
     read("alerts/lanewatch.rules.yml").groups.into_iter().flat_map(|group| group.rules).collect()
 }
@@ -37,6 +40,9 @@ fn every_alert_has_a_runbook_and_every_runbook_an_alert() {
     for rule in rules() {
         let name = rule.alert.unwrap();
         assert_eq!(rule.annotations["runbook_url"], format!("{RUNBOOKS}/{name}.md"));
+        let dashboard = rule.annotations["dashboard_url"].strip_prefix("https://grafana.example/d/").unwrap();
+        let uid = dashboard.split('?').next().unwrap();
+        assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("dashboards/{uid}.json")).exists(), "{name}: {uid}");
     }
 }
 
@@ -95,8 +101,21 @@ fn every_check_that_calls_for_someone_has_an_alert() {
 #[test]
 fn alerts_on_findings_outlive_a_change_of_reason() {
     for rule in rules().iter().filter(|rule| rule.expr.contains("lanewatch_finding")) {
-        let counts = rule.expr.starts_with("count by (job, site, rack)");
-        assert!(counts || rule.expr.starts_with("max without (reason, severity) (lanewatch_finding{"), "{}", rule.expr);
+        let counts = rule.expr.starts_with("count by (cluster, job, site, rack)");
+        assert!(counts || rule.expr.starts_with(&format!("max by ({IDENTITY}")), "{}", rule.expr);
+        // The last known state holds while the agent is down.
+        let (name, severity) = (rule.alert.as_deref().unwrap(), &rule.labels["severity"]);
+        let goes_on = format!("(ALERTS{{alertname=\"{name}\", alertstate=\"firing\", severity=\"{severity}\"}})");
+        assert!(counts || rule.expr.contains(&goes_on), "{}", rule.expr);
+    }
+}
+
+/// Labels of targets that a rule does not name, such as a pod's, make no alert of their own.
+#[test]
+fn every_alert_has_an_identity_of_its_own() {
+    for rule in rules() {
+        let aggregated = ["max by (", "count by (", "absent(", "time() - max by ("];
+        assert!(aggregated.iter().any(|start| rule.expr.starts_with(start)), "{}", rule.expr);
     }
 }
 
@@ -169,7 +188,7 @@ fn every_alert_is_seen_to_fire_and_not_to_fire() {
                 let cases = || test.looks.iter().filter(|case| case.alertname == name);
                 let expected: Vec<&Expected> = cases().flat_map(|case| &case.exp_alerts).collect();
                 for alert in &expected {
-                    assert_eq!(alert.exp_annotations.len(), 3, "{file}: {}", test.name);
+                    assert_eq!(alert.exp_annotations.len(), 4, "{file}: {}", test.name);
                     fires.insert((name.to_owned(), alert.exp_labels["severity"].clone()));
                 }
                 if expected.is_empty() && !test.input_series.is_empty() {

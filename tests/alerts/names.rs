@@ -21,7 +21,12 @@ fn texts_ask_for_what_there_is() {
     for rule in read("alerts/lanewatch.rules.yml").rules() {
         for query in rule.annotations["description"].split("printf \"").skip(1) {
             let query = query.split_once('"').unwrap().0;
-            assert_eq!(unknown(query), Vec::<String>::new(), "{:?}", rule.alert);
+            // Labels of a host on their own, and formats of numbers.
+            if query.starts_with("cluster=") || query.starts_with("%.") || query.starts_with("%g") {
+                continue;
+            }
+            let query = query.replace("{%s", "{job='x'");
+            assert_eq!(unknown(&query), Vec::<String>::new(), "{:?}", rule.alert);
             asked += 1;
         }
     }

@@ -103,6 +103,11 @@ pub fn recorded(name: &str) -> Option<Vec<String>> {
     if name == "node_textfile_mtime_seconds" {
         return Some(vec!["file".to_owned()]);
     }
+    // What Prometheus keeps of alerts has the labels of what they are about.
+    if name.starts_with("ALERTS") {
+        let labels = ["alertname", "alertstate", "severity", "component", "check", "subject", "device", "port", "link"];
+        return Some(labels.iter().chain(&["pci_address"]).map(|label| (*label).to_owned()).collect());
+    }
     RECORDED.get(name).cloned()
 }
 

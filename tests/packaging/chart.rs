@@ -170,7 +170,7 @@ fn the_plain_manifests_are_made_of_the_chart() {
     ];
     for (name, documents) in manifests {
         let path = root().join(format!("packaging/kubernetes/{name}.yaml"));
-        let made = "# Made from packaging/helm; LANEWATCH_UPDATE=1 cargo test --test packaging plain writes it anew.\n"
+        let made = "# Made from packaging/helm; LANEWATCH_UPDATE=1 cargo test --test packaging plain rewrites it.\n"
             .to_owned()
             + &serde_saphyr::to_string(documents[0]).unwrap();
         if std::env::var_os("LANEWATCH_UPDATE").is_some() {
