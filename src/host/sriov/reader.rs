@@ -142,7 +142,7 @@ impl PfReader {
     /// signal, for as long as a removal waits for whoever has a VF open. So on a running host the number is netlink's
     /// (`IFLA_NUM_VF`, the same field of the kernel), or that of the links; the file is read of a recorded host alone.
     fn configured(&mut self, cx: &mut ReadContext<'_>, announced: Option<u32>, names: &[String]) -> Option<u32> {
-        if !cx.host.io.is_system() {
+        if !cx.host.live {
             return self.configured.read(cx, small).value();
         }
         let links = names.iter().filter(|name| name.starts_with("virtfn")).count();

@@ -71,7 +71,7 @@ impl VfFiles {
         self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(cx, group));
         // Reading it waits for the device's lock, which is held while the removal of a function waits for whoever has it
         // open. Such a function has lost its driver already.
-        if self.known.driver.is_some() || !cx.host.io.is_system() {
+        if self.known.driver.is_some() || !cx.host.live {
             let file = self.directory.join("driver_override");
             self.known.driver_override = PolledFile::new(file).read(cx, driver_override).value();
         }
