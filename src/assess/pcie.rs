@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::View;
-use super::capacity::{PortCapacity, is_virtual};
+use super::capacity::PortCapacity;
 use super::limits::{DEVICE_HOLD, SPEED_HOLD, WIDTH_HOLD};
 use super::ports::baseline;
 use super::verdicts::Verdicts;
@@ -223,7 +223,7 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
             verdicts.unknown(Check::PcieBelowPortRate, subject, unread);
             continue;
         };
-        if is_virtual(view.snapshot, path.function) {
+        if lane.wires.is_empty() {
             verdicts.skipped(Check::PcieBelowPortRate);
             continue;
         }

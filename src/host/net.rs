@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
-use super::file::{Attribute, AttributeFile, CachedAttribute};
-use super::function::{DeviceFunction, DeviceInventory};
+use super::file::{Attribute, AttributeFile, CachedAttribute, PolledFile};
+use super::function::{DeviceFunction, DeviceInventory, address_of};
 use super::io::{DirStamp, reason_of};
 use super::text;
 use crate::model::ids::{DeviceName, PciAddress};
@@ -58,6 +58,7 @@ impl Collector for NetdevCollector {
                 self.locations.entry(key).or_insert(location);
             }
         }
+        self.members_of_bonds(cx);
         // A name that went to another interface is left out once, so that its reader is opened anew.
         let stayed = |name: &str, location: &NetdevLocation| before.get(name).is_none_or(|old| old == location);
         let found = self.locations.iter().filter(|(name, location)| stayed(name, location));
@@ -72,6 +73,33 @@ impl Collector for NetdevCollector {
             None => Box::new(GoneReader),
         }
     }
+}
+
+impl NetdevCollector {
+    /// Adds the other members of bonds: an RDMA device over a bond leaves the host by all of them, and is on one of their
+    /// functions only.
+    fn members_of_bonds(&mut self, cx: &mut ReadContext<'_>) {
+        let class = cx.host.sysfs.join("class/net");
+        let known: Vec<NetdevLocation> = self.locations.values().cloned().collect();
+        for location in known {
+            let Some(bond) = bond_of(cx, &location.directory) else { continue };
+            let file = class.join(&*bond).join("bonding/slaves");
+            let members = PolledFile::new(file).read(cx, text::label).value().unwrap_or_default();
+            for name in members.split_ascii_whitespace().filter(|name| !name.contains('/')) {
+                let Ok(directory) = cx.host.resolve(&class.join(name)) else { continue };
+                let Some(pci_address) = directory.ancestors().skip(1).find_map(address_of) else { continue };
+                let location = NetdevLocation { directory, pci_address, device: location.device.clone() };
+                self.locations.entry(Arc::from(name)).or_insert(location);
+            }
+        }
+    }
+}
+
+/// The bond that an interface is a member of. Any other kind of master (a bridge, a team) is none.
+fn bond_of(cx: &ReadContext<'_>, directory: &Path) -> Option<Arc<str>> {
+    cx.host.io.stamp(&directory.join("bonding_slave")).ok()?;
+    let master = cx.host.io.link(&directory.join("master")).ok()?;
+    Some(Arc::from(master.file_name()?.to_str()?))
 }
 
 /// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
@@ -91,6 +119,7 @@ struct NetdevReader {
     name: Arc<str>,
     location: NetdevLocation,
     stamp: Option<DirStamp>,
+    bond: Option<Arc<str>>,
     port_index: CachedAttribute<u32>,
     hardware_type: CachedAttribute<u32>,
     carrier: Attribute,
@@ -105,6 +134,7 @@ impl NetdevReader {
         Self {
             name,
             stamp: None,
+            bond: None,
             port_index: CachedAttribute::new(directory, "dev_port"),
             hardware_type: CachedAttribute::new(directory, "type"),
             carrier: Attribute::new(directory, "carrier"),
@@ -125,6 +155,7 @@ impl NetdevReader {
         match looked {
             Ok((stamp, names)) => {
                 if let Some(names) = names {
+                    self.bond = bond_of(cx, directory);
                     self.files().into_iter().for_each(|file| file.relist(&names));
                 }
                 self.stamp = Some(stamp);
@@ -138,6 +169,11 @@ impl NetdevReader {
                 None
             }
         }
+    }
+
+    fn bond_active(&self, cx: &mut ReadContext<'_>) -> Option<bool> {
+        let state = PolledFile::new(self.location.directory.join("bonding_slave/state")).read(cx, text::label);
+        state.value().map(|state| &*state == "active")
     }
 
     fn files(&mut self) -> [&mut dyn AttributeFile; 6] {
@@ -166,6 +202,8 @@ impl DeviceReader for NetdevReader {
             speed: self.speed.read_unless_down(cx, speed),
             operstate: self.operstate.read(cx, text::label).value(),
             carrier_changes: self.carrier_changes.read(cx, text::counter).value(),
+            bond_active: self.bond.as_ref().and_then(|_| self.bond_active(cx)),
+            bond: self.bond.clone(),
         };
         vec![Arc::new(netdev)]
     }
@@ -254,6 +292,8 @@ mod tests {
             speed: Reading::Value(BytesPerSecond(25e9)),
             operstate: Some(Arc::from("up")),
             carrier_changes: Some(7),
+            bond: None,
+            bond_active: None,
         };
         assert_eq!((netdevs.len(), &netdevs[0]), (2, &expected));
         harness.opened.lock().unwrap().clear();

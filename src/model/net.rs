@@ -25,4 +25,8 @@ pub struct Netdev {
     pub operstate: Option<Arc<str>>,
     /// Carrier changes since it was created.
     pub carrier_changes: Option<u64>,
+    /// The bond that it is a member of (`master`).
+    pub bond: Option<Arc<str>>,
+    /// Whether the bond uses it (`bonding_slave/state`): `false` for a backup.
+    pub bond_active: Option<bool>,
 }

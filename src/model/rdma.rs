@@ -163,6 +163,8 @@ impl Speed {
 pub struct DeviceIdentity {
     /// The PCI function behind it; none for software devices (rxe, siw).
     pub pci_address: Option<PciAddress>,
+    /// The sub-function below it that is this device, by the name of its auxiliary device (`mlx5_core.sf.4`).
+    pub sub_function: Option<Arc<str>>,
     /// `fw_ver`.
     pub firmware_version: Option<Arc<str>>,
     /// `board_id` (a PSID, or free text).

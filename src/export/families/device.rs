@@ -84,12 +84,15 @@ fn device_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
             identity.node_guid.into(),
             identity.sys_image_guid.into(),
             function.and_then(|function| function.numa_node).into(),
-            kind(function).into(),
+            kind(device, function).into(),
         ]);
     }
 }
 
-fn kind(function: Option<&PciFunction>) -> &'static str {
+fn kind(device: &RdmaDevice, function: Option<&PciFunction>) -> &'static str {
+    if device.identity.sub_function.is_some() {
+        return "sf";
+    }
     match function.map(|function| function.kind) {
         Some(FunctionKind::Physical) => "pf",
         Some(FunctionKind::Virtual { .. }) => "vf",

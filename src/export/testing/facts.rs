@@ -68,6 +68,7 @@ pub(super) fn device(name: &str, pci: Option<&str>, ports: Vec<Port>) -> RdmaDev
     RdmaDevice {
         name: DeviceName::new(name),
         identity: Arc::new(DeviceIdentity {
+            sub_function: None,
             pci_address: pci.map(address),
             firmware_version: Some(Arc::from("20.31.1014")),
             board_id: Some(Arc::from("TST0000000001")),

@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::json;
 
 use super::agent::{AgentState, Process, WebState};
-use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacity};
+use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacity, Wire};
 use crate::model::check::{Check, Severity, Status};
 use crate::model::counter::CounterClass;
 use crate::model::ethtool::{NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
@@ -112,7 +112,15 @@ fn lanes() -> HostLanes {
             },
         )]),
         ports: BTreeMap::from([
-            (key("mlx5_3"), PortCapacity { rate: Some(BytesPerSecond(25e9)), ceiling, share: ceiling }),
+            (
+                key("mlx5_3"),
+                PortCapacity {
+                    rate: Some(BytesPerSecond(25e9)),
+                    ceiling,
+                    share: ceiling,
+                    wires: vec![Wire { function: address("0000:b2:00.0"), rate: BytesPerSecond(25e9) }],
+                },
+            ),
             (key("bnxt_re0"), PortCapacity::default()),
         ]),
         demand: BTreeMap::new(),

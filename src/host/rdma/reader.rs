@@ -180,8 +180,10 @@ pub(super) fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(
 
 /// Reads a device's identity files. All of them are answered from the kernel's memory.
 fn read_identity(cx: &mut ReadContext<'_>, device: &Path) -> DeviceIdentity {
+    let (pci_address, sub_function) = function(cx, device);
     DeviceIdentity {
-        pci_address: pci_address(cx, device),
+        pci_address,
+        sub_function,
         firmware_version: once(cx, &device.join("fw_ver"), text::label),
         board_id: once(cx, &device.join("board_id"), text::label),
         hca_type: once(cx, &device.join("hca_type"), text::label),
@@ -196,13 +198,15 @@ fn guid(bytes: &[u8]) -> Reading<Guid> {
 
 /// The PCI function behind a device. A sub-function's device is an auxiliary device below it. A software device has
 /// none, although old kernels put it below the function of the interface it runs on; rxe shows by its `parent` file.
-fn pci_address(cx: &mut ReadContext<'_>, device: &Path) -> Option<PciAddress> {
+fn function(cx: &mut ReadContext<'_>, device: &Path) -> (Option<PciAddress>, Option<Arc<str>>) {
     if cx.host.io.open(&device.join("parent")).is_ok() {
-        return None;
+        return (None, None);
     }
-    let own = cx.host.resolve(device).ok()?;
+    let Ok(own) = cx.host.resolve(device) else { return (None, None) };
     let behind = cx.host.resolve(&own.join("device")).unwrap_or(own);
-    behind.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok())
+    let address = behind.components().rev().find_map(|part| part.as_os_str().to_str()?.parse().ok());
+    let last = behind.file_name().and_then(|name| name.to_str());
+    (address, last.filter(|name| name.contains(".sf.")).map(Arc::from))
 }
 
 #[cfg(test)]
