@@ -131,7 +131,7 @@ fn in_a_user_namespace_capabilities_are_not_what_is_missing() {
     // The kernel log is open to everyone on some hosts.
     let row = row(&stdout, "kmsg");
     assert!(
-        row.contains("seen") || row.contains("outside of a user namespace") || row.contains("no /dev/kmsg"),
+        row.contains("seen") || row.contains("outside a user namespace") || row.contains("no /dev/kmsg"),
         "{row}"
     );
 }

@@ -429,14 +429,14 @@ fn what_the_interface_says_of_pfc_is_said() {
         assert_eq!(play.reason(), Some("no_congestion_control"));
         play.summary().to_owned()
     };
-    assert!(told(0, None).contains("PFC is on for no priority here"));
+    assert!(told(0, None).contains("PFC is off for all priorities on this host"));
     assert!(
-        told(8, Some(PriorityTrust::Dscp)).contains("PFC is on for priority 3 here, and no pause of it was counted")
+        told(8, Some(PriorityTrust::Dscp)).contains("PFC is on for priority 3, but it sent and received no pause frames")
     );
-    assert!(told(8, Some(PriorityTrust::Pcp)).contains("priorities go by VLAN tags"));
+    assert!(told(8, Some(PriorityTrust::Pcp)).contains("the port trusts VLAN tags"));
     let mut play = Play::mlx5();
     play.rise(40, lost);
-    assert!(play.summary().contains("PFC did nothing"), "{}", play.summary());
+    assert!(play.summary().contains("PFC did not react"), "{}", play.summary());
 }
 
 #[test]

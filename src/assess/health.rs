@@ -10,7 +10,7 @@ use crate::model::finding::{Condition, Subject};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::kmsg::MessageKind;
 
-/// `kernel_message`: a reporter whose error is not mended is a message that still holds. Where the log has a finding on
+/// `kernel_message`: a reporter whose error is not fixed is a message that still holds. Where the log has a finding on
 /// the function already, it is one with that, as bad as the worse of the two.
 pub fn reporters(view: &View<'_>, verdicts: &mut Verdicts) {
     for health in view.snapshot.all::<FunctionHealth>() {

@@ -183,7 +183,7 @@ fn who_can(link: &Link) -> &'static str {
     }
 }
 
-/// That a link would be too slow for its ports even when it is mended.
+/// Says that a link is too slow for its ports even at all that its ends support.
 fn still_short(view: &View<'_>, link: &Link) -> Option<String> {
     let (capable, demand) = (link.capable_bandwidth()?, view.lanes.demand.get(&link.name)?);
     let short = capable.0 < demand.0 * (1.0 - 1e-9);

@@ -9,7 +9,7 @@ use super::ids::{DeviceName, PciAddress};
 pub struct Reporter {
     /// The driver's name for it: `fw`, `fw_fatal`, `tx`, `rx`, `vnic`.
     pub name: Arc<str>,
-    /// Whether what it last reported is not mended.
+    /// Whether what it last reported is not fixed.
     pub in_error: bool,
     /// Errors that it reported.
     pub errors: u64,

@@ -48,7 +48,7 @@ fn a_wide_link_leaves_the_port_as_the_limit() {
     assert_eq!(judged(&one_way(195.7), Some(&wide)).text, "195.7 Gb/s is 98 % of the port's rate (200 Gb/s)");
     let slow = judged(&one_way(13.2), Some(&wide));
     assert_eq!((slow.outcome, slow.reason), (Outcome::Slow, "below_ceiling"));
-    assert!(slow.text.starts_with("13.2 Gb/s is 7 % of what the lane can carry (200 Gb/s)"), "{}", slow.text);
+    assert!(slow.text.starts_with("13.2 Gb/s is 7 % of what the path can carry (200 Gb/s)"), "{}", slow.text);
 }
 
 #[test]
@@ -108,9 +108,9 @@ fn tcp_software_and_latency_meet_their_past_alone() {
     assert_eq!(said(Benchmark::RdmaPeer, &measured(19.0, 2.0), false).outcome, Outcome::Ok, "software RDMA");
     let slow = said(Benchmark::TcpPeer, &measured(17.0, 2.0), true);
     assert_eq!((slow.outcome, slow.reason), (Outcome::Slow, "below_history"));
-    assert_eq!(slow.text, "17 Gb/s is 85 % of the 20 Gb/s that it was here before");
+    assert_eq!(slow.text, "17 Gb/s is 85 % of the usual 20 Gb/s on this host");
     let late = said(Benchmark::TcpPeer, &measured(20.0, 3.0), true);
-    assert_eq!((late.outcome, late.text.as_str()), (Outcome::Slow, "a write takes 3.00 us, 2.00 us before"));
+    assert_eq!((late.outcome, late.text.as_str()), (Outcome::Slow, "a write takes 3.00 us; usual on this host: 2.00 us"));
     let other = judge(&key(Benchmark::TcpPeer), &measured(2.0, 9.0), None, true, Some((&past, "other")));
     assert_eq!(other.outcome, Outcome::Ok, "profiles do not compare");
 }

@@ -89,7 +89,7 @@ fn a_port_that_one_link_cannot_carry_may_be_half_of_a_card_on_two_sockets() {
     // ConnectX-6 Socket Direct: 200 Gb/s over two links of 8 GT/s x16, of which one is seen here.
     let (reason, text) = said(host(full(8, 16), full(8, 16), 1, 200.0));
     assert_eq!(reason, "by_design");
-    let end = "a limit of the design, unless a second link of it (Socket Direct) carries the rest: plan with the share, not \
+    let end = "a design limit, unless the card has a second link (Socket Direct) for the rest: plan with the share, not \
                with the rate.";
     assert!(text.contains("ACTIVE at 200 Gb/s") && text.ends_with(end), "{text}");
     // Two ports that the link carries one at a time are no such card.

@@ -57,7 +57,7 @@ fn a_container_without_the_hosts_sysfs_sees_nothing_and_is_told_what_to_mount() 
     // Not: there is none.
     assert_eq!(of(&areas, "rdma").0, VisibilityLevel::Hidden);
     assert_eq!(of(&areas, "kmsg").0, VisibilityLevel::Whole);
-    assert!(summary(&areas, &[]).contains("hidden host: there is no sysfs at /sys (would change that: mount"));
+    assert!(summary(&areas, &[]).contains("hidden host: there is no sysfs at /sys (fix: mount"));
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn what_is_denied_says_what_would_grant_it() {
     let apart = areas(user, Vec::new(), denied());
     let (_, reason, remedy) = of(&apart, "kmsg");
     assert_eq!(reason, "user_namespace");
-    assert!(remedy.contains("outside of a user namespace"), "{remedy}");
+    assert!(remedy.contains("outside a user namespace"), "{remedy}");
 
     // A profile denies what the capability would allow; without the capability both may be to blame.
     let profile = Some(Arc::from("docker-default (enforce)"));
@@ -96,7 +96,7 @@ fn what_is_denied_says_what_would_grant_it() {
     let (_, reason, remedy) = of(&all, "kmsg");
     assert_eq!(reason, "confinement");
     assert!(
-        remedy.starts_with("the profile docker-default (enforce), if it allowed it (CAP_SYSLOG is there)"),
+        remedy.starts_with("the profile docker-default (enforce), if it allowed the access (CAP_SYSLOG is granted)"),
         "{remedy}"
     );
     let weak = areas(Environment { capabilities: Some(0), ..confined }, Vec::new(), denied());
@@ -127,7 +127,7 @@ fn what_permissions_hide_is_said_once_for_each_that_would_show_it() {
     assert_eq!(denied(environment(), &[]).0.len(), 1);
     let apart = Environment { user_namespace: Some(true), ..environment() };
     let log =
-        "CAP_SYSLOG outside of a user namespace (in one it reaches nothing of the host) would show: kernel messages";
+        "CAP_SYSLOG outside a user namespace (inside one it does not apply to the host) would show: kernel messages";
     assert_eq!(denied(apart, &["/dev/kmsg"]).0[1], Arc::from(log));
 }
 
