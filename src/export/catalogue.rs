@@ -40,7 +40,7 @@ pub fn families() -> impl Iterator<Item = &'static Family> {
 pub fn markdown() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
-         <!-- Made from the catalogue in src/export; `LANEWATCH_UPDATE=1 cargo test --lib catalogue` writes it anew. -->\n\n\
+         <!-- Made from the catalogue in src/export; `LANEWATCH_UPDATE=1 cargo test --lib catalogue` rewrites it. -->\n\n\
          Units are base units. A sample that cannot be known is absent, never 0 or -1; a label value that is unknown is\n\
          empty. `pci_address` is `dddd:bb:dd.f`. Info metrics have the value 1 and are of type gauge in the text format\n\
          0.0.4.\n",
