@@ -130,8 +130,5 @@ fn in_a_user_namespace_capabilities_are_not_what_is_missing() {
     let Some(stdout) = unshared(&["--user", "--map-root-user"]) else { return };
     // The kernel log is open to everyone on some hosts.
     let row = row(&stdout, "kmsg");
-    assert!(
-        row.contains("seen") || row.contains("outside a user namespace") || row.contains("no /dev/kmsg"),
-        "{row}"
-    );
+    assert!(row.contains("seen") || row.contains("outside a user namespace") || row.contains("no /dev/kmsg"), "{row}");
 }

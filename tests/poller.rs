@@ -21,7 +21,7 @@ use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
 use lanewatch::host::{COLLECTORS, Host, Spec};
 use lanewatch::model::check::{Check, Status};
-use lanewatch::model::event::EventKind;
+use lanewatch::model::finding::EventKind;
 use lanewatch::model::holder::Libvirt;
 use lanewatch::model::reading::ReadError;
 use lanewatch::watch::PollerHandle;

@@ -11,10 +11,10 @@ use lanewatch::export::agent::{AgentState, Process};
 use lanewatch::export::exposition::{Format, encode};
 use lanewatch::host::ethtool::table::meaning;
 use lanewatch::model::counter::{self, Counters};
-use lanewatch::model::ethtool::{NetdevStatistic, NetdevStatistics};
 use lanewatch::model::finding::Finding;
 use lanewatch::model::ids::DeviceName;
-use lanewatch::model::netsetup::{Dcb, NetdevSetup, Pfc, Priorities, PriorityTrust};
+use lanewatch::model::net::{Dcb, NetdevSetup, Pfc, Priorities, PriorityTrust};
+use lanewatch::model::net::{NetdevStatistic, NetdevStatistics};
 use lanewatch::model::policy::Policy;
 use lanewatch::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, Speed};
 use lanewatch::model::reading::Reading;
@@ -431,7 +431,8 @@ fn what_the_interface_says_of_pfc_is_said() {
     };
     assert!(told(0, None).contains("PFC is off for all priorities on this host"));
     assert!(
-        told(8, Some(PriorityTrust::Dscp)).contains("PFC is on for priority 3, but it sent and received no pause frames")
+        told(8, Some(PriorityTrust::Dscp))
+            .contains("PFC is on for priority 3, but it sent and received no pause frames")
     );
     assert!(told(8, Some(PriorityTrust::Pcp)).contains("the port trusts VLAN tags"));
     let mut play = Play::mlx5();

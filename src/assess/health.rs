@@ -5,10 +5,10 @@ use super::kmsg::advice;
 use super::limits::REPORTER_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::{counted, counted_as};
 use crate::model::finding::{Condition, Subject};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::kmsg::MessageKind;
+use crate::model::units::{counted, counted_as};
 
 /// `kernel_message`: a reporter whose error is not fixed is a message that still holds. Where the log has a finding on
 /// the function already, it is one with that, as bad as the worse of the two.

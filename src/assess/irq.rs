@@ -7,14 +7,14 @@ use super::limits::IRQ_HOLD;
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::{counted, counted_as};
-use crate::model::cpus::CpuSet;
 use crate::model::finding::{Condition, Subject};
 use crate::model::history::{History, IrqBaseline, IrqHistory};
 use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::irq::CpuSet;
 use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, NodeCpus, VectorRole};
 use crate::model::reason::FindingReason;
 use crate::model::snapshot::Snapshot;
+use crate::model::units::{counted, counted_as};
 
 /// Vectors and CPUs from which on a pile is one.
 const SPREAD: usize = 4;

@@ -6,15 +6,15 @@ use std::time::Duration;
 use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::times;
 use crate::model::finding::{Condition, Subject};
+use crate::model::host::NumaNode;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind};
-use crate::model::numa::NumaNode;
 use crate::model::pcie::PciFunction;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, Vf};
 use crate::model::time::BootTime;
+use crate::model::units::times;
 
 const MINUTE: Duration = Duration::from_secs(60);
 

@@ -7,7 +7,6 @@ use super::View;
 use super::limits::{ERRORS_CLEAR, PORT_DOWN_HOLD, PORT_RATE_HOLD, SUBNET_MANAGER_HOLD};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::times;
 use crate::model::finding::{Condition, Subject};
 use crate::model::history::{DeviceBaseline, History};
 use crate::model::ids::PortKey;
@@ -16,6 +15,7 @@ use crate::model::rdma::{LinkLayer, PhysicalState, Port, PortState, RdmaDevice};
 use crate::model::reading::Reading;
 use crate::model::reason::FindingReason;
 use crate::model::units::BytesPerSecond;
+use crate::model::units::times;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

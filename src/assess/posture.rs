@@ -6,12 +6,12 @@ use std::sync::Arc;
 use super::verdicts::Verdicts;
 use super::{View, isolation};
 use crate::model::check::{Check, Severity};
-use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::irq::NodeCpus;
 use crate::model::pcie::PciFunction;
 use crate::model::posture::Posture;
 use crate::model::reason::FindingReason;
+use crate::model::units::counted;
 
 /// One aspect of the host: its word, and what there is to say of it.
 type Aspect = (FindingReason, Option<String>);

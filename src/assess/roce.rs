@@ -8,14 +8,14 @@ use super::View;
 use super::limits::{ROCE_CLEAR, ROCE_HOLD, ROCE_LOST};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::ethtool::{NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::finding::{Condition, Subject};
 use crate::model::history::CounterWindow;
 use crate::model::ids::PortKey;
-use crate::model::netsetup::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
+use crate::model::net::{CONTROLLED, DISCARDED, IGNORED, LOST};
+use crate::model::net::{Dcb, NetdevSetup, PFC_FRAMES, PriorityTrust};
+use crate::model::net::{NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
 use crate::model::reason::FindingReason;
-use crate::model::roce::{CONTROLLED, DISCARDED, IGNORED, LOST};
 use crate::model::time::BootTime;
 
 /// The time that is judged.
@@ -213,7 +213,7 @@ fn ignored(rises: &Rises<'_>) -> Option<Case> {
 mod tests {
     use super::*;
     use crate::model::counter::CounterClass;
-    use crate::model::ethtool::NetdevStatistic;
+    use crate::model::net::NetdevStatistic;
 
     fn judged(statistics: &[(&str, StatisticKind, u64)], port: &[(&'static str, u64)]) -> Option<&'static str> {
         let window = |rise: u64| {

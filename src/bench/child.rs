@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, setpriority_process, waitid};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
-use crate::model::cpus::CpuSet;
+use crate::model::irq::CpuSet;
 
 /// Most that a program may print, in bytes; then it is killed.
 const MOST_OUTPUT: u64 = 4 << 20;

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 
 use crate::model::benchmark::{Direction, Measurements};
-use crate::model::cpus::CpuSet;
-use crate::model::numa::NumaNode;
+use crate::model::host::NumaNode;
+use crate::model::irq::CpuSet;
 use crate::watch::HostReport;
 
 /// Bytes of each of the two buffers: beyond what most caches hold.

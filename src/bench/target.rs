@@ -3,9 +3,9 @@
 use crate::assess::benchmark::Ceiling;
 use crate::host::Host;
 use crate::host::benchmark_port::{BenchmarkPort, bond_rate, max_payload};
-use crate::model::cpus::CpuSet;
+use crate::model::host::NumaNode;
 use crate::model::ids::{PciAddress, PortKey};
-use crate::model::numa::NumaNode;
+use crate::model::irq::CpuSet;
 use crate::model::rdma::LinkLayer;
 use crate::watch::HostReport;
 

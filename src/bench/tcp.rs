@@ -12,7 +12,7 @@ use super::tools::Toolbox;
 use crate::host::netlink::routing::lookup;
 use crate::host::netlink::socket::NetlinkConnection;
 use crate::model::benchmark::{Direction, Failure, Measurements};
-use crate::model::cpus::CpuSet;
+use crate::model::irq::CpuSet;
 
 /// The program.
 pub const PROGRAM: &str = "iperf3";

@@ -32,7 +32,7 @@ use crate::bench::tools::Toolbox;
 use crate::export::AgentState;
 use crate::export::http::{App, HttpOptions, ReportSource, serve as serve_http};
 use crate::export::web::Web;
-use crate::model::event::EventKind;
+use crate::model::finding::EventKind;
 use crate::watch::PollerHandle;
 use crate::watch::clock::SystemClock;
 use crate::watch::store::Store;

@@ -16,7 +16,7 @@ use super::peer_services::PeerServices;
 use super::settings::Settings;
 use crate::host::collector::Setup;
 use crate::host::example::Example;
-use crate::model::event::EventKind;
+use crate::model::finding::EventKind;
 use crate::watch::clock::SystemClock;
 use crate::watch::{Engine, Poller};
 

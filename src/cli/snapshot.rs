@@ -19,8 +19,8 @@ use super::output::print;
 use super::settings::Settings;
 use crate::host::collector::Setup;
 use crate::host::recording::{Entries, RecordedEntry, Recording, Scrubber};
-use crate::model::count::counted;
 use crate::model::time::{rfc3339, unix_seconds};
+use crate::model::units::counted;
 use crate::watch::clock::SystemClock;
 use crate::watch::{Engine, Poller};
 

@@ -11,7 +11,7 @@ use super::output::{print, style};
 use super::selection::pf_matches;
 use super::settings::Settings;
 use crate::export::{json, text};
-use crate::model::event::{Event, EventKind};
+use crate::model::finding::{Event, EventKind};
 use crate::model::sriov::Pf;
 use crate::model::time::rfc3339;
 use crate::watch::store::Store;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::tally::{Fleet, ModelFirmware};
-use crate::model::count::counted_as;
 use crate::model::units::BytesPerSecond;
+use crate::model::units::counted_as;
 
 /// What can be held against a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

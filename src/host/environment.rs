@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
 use super::text;
-use crate::model::environment::Environment;
+use crate::model::host::Environment;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
     use crate::host::collector::Depth;
     use crate::host::memory::MemoryHost;
-    use crate::model::environment::Capability;
+    use crate::model::host::Capability;
     use crate::model::time::BootTime;
 
     fn read(host: &Arc<MemoryHost>, live: bool) -> Environment {

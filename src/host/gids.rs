@@ -13,7 +13,7 @@ use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::text;
 use crate::model::ids::{DeviceName, PortKey};
-use crate::model::netsetup::PortAddressing;
+use crate::model::net::PortAddressing;
 use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 

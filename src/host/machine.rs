@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
 use super::io::reason_of;
-use crate::model::machine::Machine;
+use crate::model::host::Machine;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 

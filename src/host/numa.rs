@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
 use super::file::PolledFile;
 use super::text;
-use crate::model::numa::NumaNode;
+use crate::model::host::NumaNode;
 use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 

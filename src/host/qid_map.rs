@@ -12,9 +12,9 @@ use super::function::function_of;
 use super::io::{Host, reason_of};
 use super::text;
 use crate::model::ids::PciAddress;
-use crate::model::qid::QidMap;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
+use crate::model::sriov::QidMap;
 
 /// The collector.
 pub const SPEC: Spec = Spec {

@@ -7,9 +7,9 @@ use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, 
 use super::file::PolledFile;
 use super::io::Host;
 use super::text;
+use crate::model::host::System;
 use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
-use crate::model::system::System;
 
 /// The collector of the host itself.
 pub const SPEC: Spec = Spec {

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::host::System;
 use super::ids::{DeviceName, PciAddress};
 use super::pcie::PciFunction;
 use super::rdma::RdmaDevice;
 use super::reading::ReadError;
-use super::system::System;
 use super::time::Timestamp;
 
 /// A fact of any kind, as a collector hands it over.

@@ -10,8 +10,7 @@ use super::roce_windows::RoceWindows;
 use crate::assess::capacity::{HostCapacity, is_virtual};
 use crate::assess::irq::placement;
 use crate::assess::ports::baseline_key;
-use crate::model::count::times;
-use crate::model::event::EventKind;
+use crate::model::finding::EventKind;
 use crate::model::history::{CounterWindow, History, IrqBaseline, LinkBaseline, LinkHistory, PortBaseline};
 use crate::model::ids::{Guid, PciAddress, PortKey};
 use crate::model::irq::{IrqFunction, NodeCpus};
@@ -21,6 +20,7 @@ use crate::model::rdma::{Port, PortState, RdmaDevice};
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 use crate::model::topology::Topology;
+use crate::model::units::times;
 use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond, link_bandwidth};
 
 /// Flaps kept for each port; a port that flaps more in twelve hours needs no exact count.

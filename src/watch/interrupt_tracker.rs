@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::model::cpus::CpuSet;
 use crate::model::history::IrqHistory;
 use crate::model::ids::PciAddress;
+use crate::model::irq::CpuSet;
 use crate::model::irq::{IrqFunction, IrqVector, RawCounts};
 use crate::model::time::BootTime;
 

@@ -1,11 +1,11 @@
 //! How far the kernel log has been read, over restarts too, and what of it was lost.
 
 use super::history_updater::HistoryEvent;
-use crate::model::count::counted_as;
-use crate::model::event::EventKind;
+use crate::model::finding::EventKind;
 use crate::model::history::History;
 use crate::model::kmsg::KernelLog;
 use crate::model::snapshot::Snapshot;
+use crate::model::units::counted_as;
 
 /// Carries what was read of the log from one pass to the next.
 #[derive(Debug, Default)]
@@ -53,8 +53,8 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
+    use crate::model::host::System;
     use crate::model::snapshot::Fact;
-    use crate::model::system::System;
     use crate::model::time::{BootTime, Timestamp};
 
     fn snapshot(first: u64, last: u64, dropped: u64) -> Snapshot {

@@ -22,7 +22,7 @@ use super::report::HostReport;
 use super::store::Store;
 use crate::host::collector::Setup;
 use crate::host::{Depth, Host, Spec};
-use crate::model::event::EventKind;
+use crate::model::finding::EventKind;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;

@@ -8,7 +8,7 @@ use crate::assess::capacity::HostCapacity;
 use crate::assess::verdicts::ResultCounts;
 use crate::model::benchmark::BenchmarkHistories;
 use crate::model::check::Status;
-use crate::model::event::Event;
+use crate::model::finding::Event;
 use crate::model::finding::{Finding, UnknownSubject};
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::irq::IrqSummary;

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::model::ethtool::{NetdevStatistics, StatisticKind};
 use crate::model::history::{CounterWindow, History};
 use crate::model::ids::PortKey;
-use crate::model::netsetup::{NetdevSetup, PFC_FRAMES};
+use crate::model::net;
+use crate::model::net::{NetdevSetup, PFC_FRAMES};
+use crate::model::net::{NetdevStatistics, StatisticKind};
 use crate::model::rdma::{LinkLayer, RdmaDevice};
-use crate::model::roce;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 
@@ -59,7 +59,7 @@ impl RoceWindows {
                 continue;
             }
             let windows = history.roce.entry(key).or_default();
-            for name in roce::all() {
+            for name in net::roce_counters() {
                 if let Some(value) = port.counter(name) {
                     windows.entry(name).or_insert_with(|| CounterWindow::new(SPAN)).push(device.counters_at, value);
                 }

@@ -21,7 +21,7 @@ use super::files;
 use super::written::{millis_of, wall};
 use crate::host::fs::read_regular;
 use crate::model::benchmark::BenchmarkHistories;
-use crate::model::event::Event;
+use crate::model::finding::Event;
 use crate::model::finding::Finding;
 use crate::model::history::{Baseline, History};
 use crate::model::ids::{DeviceName, PortKey};

@@ -14,14 +14,14 @@ use lanewatch::export::{Format, Process, encode};
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::{self, Collector, Depth, DeviceReader, Discovered, Host, ReadContext, Spec};
 use lanewatch::model::holder::{Libvirt, Namespaces, Openers};
+use lanewatch::model::host::NumaNode;
+use lanewatch::model::host::System;
 use lanewatch::model::net::Netdev;
-use lanewatch::model::numa::NumaNode;
 use lanewatch::model::pcie::PciFunction;
 use lanewatch::model::rdma::RdmaDevice;
 use lanewatch::model::reading::ReadError;
 use lanewatch::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
 use lanewatch::model::sriov::Pf;
-use lanewatch::model::system::System;
 use lanewatch::model::time::{BootTime, Timestamp};
 use lanewatch::watch::Engine;
 

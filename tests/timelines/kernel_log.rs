@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use lanewatch::export::{Format, Process, encode};
 use lanewatch::model::check::{Check, Severity};
-use lanewatch::model::event::EventKind;
+use lanewatch::model::finding::EventKind;
 use lanewatch::model::kmsg::{KernelLog, MessageKind, MessageSource};
 use lanewatch::watch::HostReport;
 use tempfile::TempDir;

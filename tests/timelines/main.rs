@@ -17,7 +17,7 @@ use common::faulty::{Fault, Faulty};
 use common::hand::{Hand, found, of};
 use common::host::{Card, Device, GEN3, GEN4, HostTree, LinkEnd};
 use lanewatch::model::check::{Check, Severity};
-use lanewatch::model::event::EventKind;
+use lanewatch::model::finding::EventKind;
 use lanewatch::watch::HostReport;
 use rustix::io::Errno;
 use tempfile::TempDir;

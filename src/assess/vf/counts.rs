@@ -4,10 +4,10 @@ use super::Scene;
 use crate::assess::limits::VF_HOLD;
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::{counted, counted_as};
 use crate::model::finding::{Condition, Subject};
 use crate::model::reason::FindingReason;
 use crate::model::sriov::Pf;
+use crate::model::units::{counted, counted_as};
 
 /// `vf_count_mismatch`: VFs asked for, VFs with a function, VFs that netlink lists. A count that could not be had
 /// says nothing.

@@ -6,11 +6,11 @@ use super::{Scene, Seen};
 use crate::assess::limits::VF_HOLD;
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::holder::{Claim, Domain, Holder};
 use crate::model::ids::PciAddress;
 use crate::model::reason::FindingReason;
+use crate::model::units::counted;
 
 /// `vf_orphan`: given to user space and nobody has it open, or bound to a kernel driver whose interface is in no
 /// namespace. A holder that cannot be seen is unknown, never an orphan.

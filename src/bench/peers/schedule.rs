@@ -132,4 +132,202 @@ fn number(count: usize) -> u64 {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::panic, reason = "tests")]
+
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const SLOT: Duration = Duration::from_secs(600);
+
+    fn name(index: usize) -> Arc<str> {
+        Arc::from(format!("node{index:05}:10015"))
+    }
+
+    fn schedule(hosts: usize, concurrency: usize) -> PeerSchedule {
+        PeerSchedule::new((0..hosts).map(name), SLOT, concurrency)
+    }
+
+    /// The pairs of a slot, the one that measures first; every host is asked for itself.
+    fn pairs(schedule: &PeerSchedule, slot: u64) -> Vec<(Arc<str>, Arc<str>)> {
+        let mut pairs = Vec::new();
+        for host in &schedule.hosts {
+            let Some(assignment) = schedule.assignment(host, slot) else { continue };
+            let back = schedule.assignment(&assignment.peer, slot).unwrap();
+            assert_eq!((&back.peer, back.measures), (host, !assignment.measures), "both know of it, and one measures");
+            assert_ne!(*host, assignment.peer);
+            if assignment.measures {
+                pairs.push((Arc::clone(host), assignment.peer));
+            }
+        }
+        pairs
+    }
+
+    #[test]
+    fn few_hosts() {
+        assert_eq!((schedule(0, 64).slots(), schedule(1, 64).slots()), (0, 0));
+        assert_eq!(schedule(1, 64).assignment(&name(0), 5), None);
+        assert_eq!(schedule(2, 64).slots(), 1);
+        assert_eq!(pairs(&schedule(2, 0), 8).len(), 1, "one pair always may");
+        assert_eq!(schedule(5, 64).slots(), 5);
+        assert_eq!(schedule(6, 64).slots(), 5);
+        assert_eq!(schedule(6, 2).slots(), 15);
+        assert_eq!(schedule(6, 64).assignment("node99:10015", 3), None, "who is not in the list has no partner");
+    }
+
+    #[test]
+    fn slots_are_of_the_clock() {
+        let schedule = schedule(4, 64);
+        let at = |seconds| schedule.slot_at(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds));
+        assert_eq!([at(0), at(599), at(600)].map(|(slot, _)| slot), [0, 0, 1]);
+        assert_eq!(at(1_801).1, Duration::from_secs(1));
+    }
+
+    proptest! {
+        #[test]
+        fn every_pair_meets_once_in_a_round(hosts in 2usize..40, concurrency in 0usize..50, rounds in 0u64..3) {
+            let schedule = schedule(hosts, concurrency);
+            let mut met = BTreeSet::new();
+            for slot in (0..schedule.slots()).map(|slot| rounds * schedule.slots() + slot) {
+                let pairs = pairs(&schedule, slot);
+                prop_assert!(pairs.len() * 2 <= concurrency.max(2), "the cap is kept");
+                let busy: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
+                prop_assert_eq!(busy.len(), pairs.len() * 2, "nobody twice in a slot");
+                for (one, other) in pairs {
+                    prop_assert!(met.insert(if one < other { (one, other) } else { (other, one) }), "met before");
+                }
+            }
+            prop_assert_eq!(met.len(), hosts * (hosts - 1) / 2);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(24))]
+        #[test]
+        fn so_do_those_of_a_large_fleet(
+            hosts in 2usize..=10_000,
+            concurrency in 2usize..12_000,
+            seed in any::<u64>(),
+        ) {
+            let schedule = schedule(hosts, concurrency);
+            // One slot, of all hosts.
+            let pairs = pairs(&schedule, seed);
+            let busy: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
+            prop_assert!(busy.len() == pairs.len() * 2 && busy.len() <= concurrency);
+            // One host, in all turns of a round: its partners are all the others.
+            let place = seed % number(hosts);
+            let mut met = vec![false; hosts];
+            let mut rests = 0;
+            for turn in 0..schedule.turns() {
+                let Some((other, pair)) = schedule.opposite(place, turn) else {
+                    rests += 1;
+                    continue;
+                };
+                prop_assert_eq!(schedule.opposite(other, turn), Some((place, pair)));
+                prop_assert!(pair < number(hosts / 2) && other != place);
+                prop_assert!(!std::mem::replace(&mut met[usize::try_from(other).unwrap()], true));
+            }
+            prop_assert_eq!(rests, hosts % 2);
+            prop_assert_eq!(met.iter().filter(|met| **met).count(), hosts - 1);
+        }
+
+        #[test]
+        fn the_order_of_the_list_does_not_matter(
+            hosts in 2usize..2_000,
+            gone in 0usize..20,
+            order in any::<prop::sample::Index>(),
+            slot in any::<u64>(),
+        ) {
+            let left = hosts.saturating_sub(gone).max(2);
+            let mut list: Vec<_> = (0..left).map(name).collect();
+            let straight = PeerSchedule::new(list.clone(), SLOT, 64);
+            list.rotate_left(order.index(left));
+            list.reverse();
+            list.extend([name(0), name(left - 1)]);
+            let other = PeerSchedule::new(list, SLOT, 64);
+            prop_assert_eq!(&other, &straight);
+            prop_assert_eq!(pairs(&other, slot), pairs(&straight, slot));
+            // Who had the list with the hosts that are gone and now has this one agrees with who had it from the start.
+            let before = schedule(hosts, 64);
+            prop_assert_eq!(before == straight, left == hosts);
+        }
+    }
+
+    /// All pairs of a whole round of a fleet as large as they come, asked of every host in every turn.
+    fn a_whole_round(hosts: usize) {
+        let schedule = schedule(hosts, 64);
+        let all = number(hosts);
+        let pairs_of_a_turn = hosts / 2;
+        let mut met = vec![0u64; (hosts * hosts).div_ceil(64)];
+        let mut count = 0;
+        let mut rested = vec![0u32; hosts];
+        for turn in 0..schedule.turns() {
+            // Which pairs of the turn there are: each once, so that its slots share them out and keep the cap.
+            let mut places = vec![false; pairs_of_a_turn];
+            for place in 0..all {
+                let Some((other, pair)) = schedule.opposite(place, turn) else {
+                    rested[usize::try_from(place).unwrap()] += 1;
+                    continue;
+                };
+                if place > other {
+                    continue;
+                }
+                assert!(
+                    !std::mem::replace(&mut places[usize::try_from(pair).unwrap()], true),
+                    "a pair twice in a turn"
+                );
+                let bit = usize::try_from(place * all + other).unwrap();
+                assert!(met[bit / 64] >> (bit % 64) & 1 == 0, "{place} and {other} met before");
+                met[bit / 64] |= 1 << (bit % 64);
+                count += 1;
+            }
+            assert!(places.iter().all(|there| *there), "half of the hosts are pairs");
+        }
+        assert_eq!(count, hosts * (hosts - 1) / 2);
+        let rests = u32::from(hosts % 2 == 1);
+        assert!(rested.iter().all(|rested| *rested == rests), "each rests as often as the others");
+    }
+
+    #[test]
+    fn every_pair_of_ten_thousand_hosts_meets_once() {
+        a_whole_round(10_000);
+    }
+
+    #[test]
+    fn so_does_every_pair_of_an_odd_number() {
+        a_whole_round(4_999);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// Whoever comes and goes, and whenever: from then on it is as if the list had always been so.
+        #[test]
+        fn hosts_that_come_and_go(
+            changes in proptest::collection::vec(proptest::collection::btree_set(0usize..60, 2..30), 1..5),
+            concurrency in 0usize..40,
+            start in 0u64..1 << 40,
+        ) {
+            let mut slot = start;
+            for hosts in changes {
+                let list = || hosts.iter().map(|host| name(*host));
+                let schedule = PeerSchedule::new(list(), SLOT, concurrency);
+                let mut met = BTreeSet::new();
+                // Any so many slots in a row are a round, wherever they begin.
+                for _ in 0..schedule.slots() {
+                    let pairs = pairs(&schedule, slot);
+                    let busy: BTreeSet<_> = pairs.iter().flat_map(|(a, b)| [a, b]).collect();
+                    prop_assert!(busy.len() == pairs.len() * 2 && busy.len() <= concurrency.max(2));
+                    prop_assert!(busy.iter().all(|host| list().any(|known| known == **host)), "nobody who is gone");
+                    for (one, other) in pairs {
+                        prop_assert!(met.insert(if one < other { (one, other) } else { (other, one) }), "met before");
+                    }
+                    slot += 1;
+                }
+                prop_assert_eq!(met.len(), hosts.len() * (hosts.len() - 1) / 2);
+            }
+        }
+    }
+}

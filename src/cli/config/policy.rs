@@ -7,7 +7,7 @@ use super::reader::TableReader;
 use super::{ConfigError, PolicyConfig, ThresholdConfig};
 use crate::model::check::{Check, Severity};
 use crate::model::ids::DeviceName;
-use crate::model::maintenance::MaintenanceWindow;
+use crate::model::policy::MaintenanceWindow;
 use crate::model::policy::{Exception, LinkPolicy, Policy, PortPolicy, Thresholds};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 

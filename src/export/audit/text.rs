@@ -6,9 +6,9 @@ use super::json::moment;
 use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{ExcludedHosts, Fleet};
-use crate::model::count::{counted, counted_as};
 use crate::model::time::rfc3339;
 use crate::model::units::BytesPerSecond;
+use crate::model::units::{counted, counted_as};
 
 /// The whole report.
 pub fn report(fleet: &Fleet) -> String {

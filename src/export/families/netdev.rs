@@ -2,8 +2,8 @@
 
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
-use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
-use crate::model::netsetup::{NetdevSetup, PriorityTrust};
+use crate::model::net::{NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
+use crate::model::net::{NetdevSetup, PriorityTrust};
 
 /// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[

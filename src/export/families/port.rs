@@ -4,7 +4,7 @@ use crate::assess::capacity::PortCapacity;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::{PortView, ReportView};
 use crate::model::counter::CounterKind;
-use crate::model::netsetup::PortAddressing;
+use crate::model::net::PortAddressing;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState};
 use crate::model::reading::Reading;
 use crate::model::snapshot::Snapshot;

@@ -2,7 +2,7 @@
 
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
-use crate::model::qid::QidMap;
+use crate::model::sriov::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
 use crate::model::time::unix_seconds;
 use crate::model::vfmap::{MappedPf, Signal};

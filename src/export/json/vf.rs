@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::findings::{SCHEMA, host};
 use crate::assess::vf::holders::HolderSources;
-use crate::model::event::Event;
+use crate::model::finding::Event;
 use crate::model::holder::Holder;
 use crate::model::sriov::{Fabric, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
     use crate::assess::capacity::HostCapacity;
     use crate::export::testing;
-    use crate::model::event::{Event, EventKind};
+    use crate::model::finding::{Event, EventKind};
 
     fn report() -> HostReport {
         let mut report = testing::report();

@@ -7,8 +7,8 @@ pub use hop::{HopState, PathHop};
 pub use port::{PathEnd, setup_lines};
 
 use crate::model::finding::{Finding, Subject};
+use crate::model::host::NumaNode;
 use crate::model::ids::PciAddress;
-use crate::model::numa::NumaNode;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::rdma::RdmaDevice;
 use crate::model::topology::Link;

@@ -4,10 +4,10 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use super::{address, now};
-use crate::model::ethtool::NetdevLine;
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::ids::{DeviceName, PortKey};
-use crate::model::netsetup::{Dcb, Ipoib, NetdevSetup, Offload, Pfc, PortAddressing, Priorities, PriorityTrust};
+use crate::model::net::NetdevLine;
+use crate::model::net::{Dcb, Ipoib, NetdevSetup, Offload, Pfc, PortAddressing, Priorities, PriorityTrust};
 use crate::model::posture::{Acs, AcsSwitches, PciIsolation};
 use crate::model::snapshot::Fact;
 

@@ -8,12 +8,12 @@ use super::verbose::sections;
 use crate::export::causes::groups;
 use crate::export::unknowns::{UnknownGroup, summarize, unknowns};
 use crate::model::check::{Severity, Status};
-use crate::model::count::counted;
-use crate::model::environment::Environment;
 use crate::model::finding::Finding;
+use crate::model::host::Environment;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fault;
 use crate::model::time::BootTime;
+use crate::model::units::counted;
 use crate::watch::HostReport;
 
 /// Longest line node-problem-detector keeps.

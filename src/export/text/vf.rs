@@ -9,11 +9,11 @@ use super::style::Style;
 use crate::assess::vf::holders::HolderSources;
 use crate::assess::visibility::missing_of;
 use crate::export::causes::groups;
-use crate::model::count::counted;
-use crate::model::event::Event;
+use crate::model::finding::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
 use crate::model::sriov::{Pf, Vf, VfKey};
+use crate::model::units::counted;
 use crate::model::vfmap::{MappedVf, Verification};
 use crate::watch::HostReport;
 

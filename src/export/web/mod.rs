@@ -118,4 +118,303 @@ fn headers(path: &Path, written: BTreeMap<String, String>) -> Result<Vec<(Header
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use std::fs;
+    use std::net::IpAddr;
+    use std::sync::Arc;
+
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    use hyper::header::HeaderValue;
+    use proptest::prelude::*;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// `open sesame` at the least cost.
+    fn hash() -> String {
+        bcrypt::hash("open sesame", 4).unwrap()
+    }
+
+    struct Folder(TempDir);
+
+    impl Folder {
+        /// A folder with a certificate and its key, and the key of another.
+        fn new() -> Self {
+            let directory = TempDir::new().unwrap();
+            for name in ["one", "two"] {
+                let key = rcgen::KeyPair::generate().unwrap();
+                let certificate =
+                    rcgen::CertificateParams::new(vec!["localhost".to_owned()]).unwrap().self_signed(&key).unwrap();
+                fs::write(directory.path().join(format!("{name}.crt")), certificate.pem()).unwrap();
+                fs::write(directory.path().join(format!("{name}.key")), key.serialize_pem()).unwrap();
+            }
+            Self(directory)
+        }
+
+        fn load(&self, text: &str) -> Result<Web, String> {
+            let path = self.0.path().join("web.yml");
+            fs::write(&path, text).unwrap();
+            Web::load(&path).map_err(|error| error.to_string())
+        }
+
+        /// Why a configuration is refused, without the folder's name.
+        fn refusal(&self, text: &str) -> String {
+            match self.load(text) {
+                Ok(_) => panic!("accepted: {text}"),
+                Err(error) => error.replace(&format!("{}/", self.0.path().display()), ""),
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_for_by_nothing() {
+        let folder = Folder::new();
+        for text in ["", "# nothing\n", "---\n", "tls_server_config:\n", "basic_auth_users: {}\n", "rate_limit:\n"] {
+            let web = folder.load(text).unwrap_or_else(|error| panic!("{text:?}: {error}"));
+            assert!(
+                web.tls.is_none() && web.users.is_none() && web.rate.is_none() && web.headers.is_empty(),
+                "{text:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_whole_format_is_understood() {
+        let folder = Folder::new();
+        let text = format!(
+            "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  client_auth_type: RequireAndVerifyClientCert\n  \
+         client_ca_file: two.crt\n  client_allowed_sans: [prometheus.example.org, 192.0.2.1]\n  min_version: TLS12\n  \
+         max_version: TLS13\n  cipher_suites: [TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256]\n  \
+         prefer_server_cipher_suites: false\n  curve_preferences: [CurveP256, X25519]\nhttp_server_config:\n  http2: true\n  \
+         headers:\n    Strict-Transport-Security: max-age=63072000\n    X-Frame-Options: deny\n    \
+         X-Content-Type-Options: nosniff\n    X-XSS-Protection: '0'\n    Content-Security-Policy: ''\n\
+         basic_auth_users:\n  alice: {}\nrate_limit:\n  interval: 500ms\n  burst: 20\n",
+            hash()
+        );
+        let web = folder.load(&text).unwrap();
+        let tls = web.tls.unwrap();
+        assert!(!tls.ignore_client_order);
+        let suites: Vec<_> =
+            tls.crypto_provider().cipher_suites.iter().map(rustls::SupportedCipherSuite::suite).collect();
+        assert_eq!(suites.len(), 4, "one of TLS 1.2 and all three of 1.3: {suites:?}");
+        assert_eq!(tls.crypto_provider().kx_groups.len(), 2);
+        assert_eq!(web.headers.len(), 4);
+        assert_eq!(web.files.len(), 4);
+        assert!(web.users.is_some() && web.rate.is_some() && web.certificate_expires.is_some());
+        assert!(web.remarks.iter().any(|remark| remark.contains("HTTP/2 is not offered")), "{:?}", web.remarks);
+    }
+
+    #[test]
+    fn certificates_may_stand_in_the_file_itself() {
+        let folder = Folder::new();
+        let indented = |name: &str| fs::read_to_string(folder.0.path().join(name)).unwrap().replace('\n', "\n    ");
+        let text = format!(
+            "tls_server_config:\n  cert: |\n    {}\n  key: |\n    {}\n",
+            indented("one.crt"),
+            indented("one.key")
+        );
+        assert!(folder.load(&text).unwrap().tls.is_some());
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_file_key_and_what_is_allowed() {
+        let folder = Folder::new();
+        let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  ";
+        let table: [(String, &[&str]); 26] = [
+            (
+                "tls_server_confg: {}".into(),
+                &["web.yml:1:1: ", "tls_server_confg", "tls_server_config", "basic_auth_users"],
+            ),
+            (format!("{tls}cert_fil: x"), &["web.yml:4:3: ", "cert_fil", "cert_file", "client_auth_type"]),
+            (format!("{tls}client_auth_type: Always"), &["client_auth_type: \"Always\"", "RequireAndVerifyClientCert"]),
+            (format!("{tls}client_auth_type: RequireAndVerifyClientCert"), &["client_ca_file: is missing"]),
+            (format!("{tls}client_ca_file: two.crt"), &["client_ca_file: is given, but client_auth_type"]),
+            (format!("{tls}client_allowed_sans: [a]"), &["client_allowed_sans: is given"]),
+            (
+                format!("{tls}client_auth_type: RequestClientCert\n  client_allowed_sans: [a]"),
+                &["client_allowed_sans: needs client_auth_type"],
+            ),
+            (format!("{tls}min_version: TLS10"), &["min_version: \"TLS10\" can be TLS12 or TLS13"]),
+            (format!("{tls}min_version: TLS13\n  max_version: TLS12"), &["max_version: is below min_version"]),
+            (
+                format!("{tls}cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]"),
+                &["cipher_suites: ", "is none of TLS_AES_256"],
+            ),
+            (format!("{tls}curve_preferences: [CurveP521]"), &["curve_preferences: ", "X25519, CurveP256, CurveP384"]),
+            ("tls_server_config:\n  cert_file: one.crt".into(), &["web.yml: tls_server_config.key_file: is missing"]),
+            ("tls_server_config:\n  key_file: one.key".into(), &["web.yml: tls_server_config.cert_file: is missing"]),
+            (
+                "tls_server_config:\n  cert_file: one.crt\n  key_file: two.key".into(),
+                &["tls_server_config.key_file: two.key does not go with the certificate"],
+            ),
+            (
+                "tls_server_config:\n  cert_file: one.key\n  key_file: one.key".into(),
+                &["tls_server_config.cert_file: one.key holds no certificate"],
+            ),
+            (
+                "tls_server_config:\n  cert_file: one.crt\n  key_file: one.crt".into(),
+                &["tls_server_config.key_file: one.crt holds no private key"],
+            ),
+            (
+                "tls_server_config:\n  cert_file: none.crt\n  key_file: one.key".into(),
+                &["tls_server_config.cert_file: none.crt: No such file"],
+            ),
+            (format!("{tls}cert: x"), &["tls_server_config.cert: is given, and cert_file too"]),
+            (
+                "http_server_config:\n  headers:\n    X-Mine: a".into(),
+                &["headers.X-Mine: ", "Strict-Transport-Security"],
+            ),
+            (
+                "http_server_config:\n  headers:\n    X-Frame-Options: ok".into(),
+                &["X-Frame-Options", "deny or sameorigin"],
+            ),
+            ("basic_auth_users:\n  alice: open-sesame".into(), &["basic_auth_users.alice: is not a bcrypt hash"]),
+            ("rate_limit:\n  interval: soon\n  burst: 1".into(), &["rate_limit.interval: \"soon\"", "500ms"]),
+            ("rate_limit:\n  interval: 1s".into(), &["rate_limit.burst: "]),
+            (
+                "http_server_config:\n  http2: perhaps".into(),
+                &["web.yml:2:10: http_server_config.http2: is not true or false"],
+            ),
+            ("basic_auth_users: [a]".into(), &["web.yml:1:19: basic_auth_users: is not a mapping"]),
+            ("rate_limit: {burst: -1}".into(), &["web.yml:1:21: rate_limit.burst: is not a whole number from 0"]),
+        ];
+        for (text, parts) in table {
+            let error = folder.refusal(&text);
+            for part in parts {
+                assert!(error.contains(part), "{part:?} is not in {error:?} of\n{text}");
+            }
+            assert!(!error.contains('\n') && error.starts_with("web.yml"), "{error}");
+        }
+    }
+
+    #[test]
+    fn no_secret_is_in_a_complaint() {
+        let folder = Folder::new();
+        for text in [
+            "basic_auth_users: hunter2-is-secret",
+            "basic_auth_users: [hunter2-is-secret]",
+            "basic_auth_users:\n  alice: hunter2-is-secret",
+            "basic_auth_users:\n  alice: [hunter2-is-secret]",
+            "basic_auth_users:\n  alice: {hunter2-is-secret: 1}",
+            "basic_auth_users:\n  alice: \"hunter2-is-secret",
+            "tls_server_config:\n  cert: x\n  key: hunter2-is-secret",
+            "tls_server_config: hunter2-is-secret",
+        ] {
+            let error = folder.refusal(text);
+            assert!(!error.contains("hunter2"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_opens_what_was_closed_is_refused() {
+        let folder = Folder::new();
+        let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n";
+        let users = format!("basic_auth_users:\n  alice: {}\n", hash());
+        let closed = folder.load(&format!("{tls}{users}")).unwrap();
+        let table =
+            [("", Some("tls_server_config")), (tls, Some("basic_auth_users")), (&users, Some("tls_server_config"))];
+        for (text, gone) in table {
+            let after = folder.load(text).unwrap();
+            let error = after.no_weaker_than(&closed, Path::new("web.yml")).unwrap_err().to_string();
+            assert!(error.contains(gone.unwrap()) && error.contains("restart"), "{error}");
+        }
+        let open = folder.load("").unwrap();
+        assert!(closed.no_weaker_than(&open, Path::new("web.yml")).is_ok());
+    }
+
+    #[test]
+    fn a_key_that_everyone_can_read_is_remarked_on() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = Folder::new();
+        let key = folder.0.path().join("one.key");
+        for (mode, remarked) in [(0o600, false), (0o640, false), (0o644, true)] {
+            fs::set_permissions(&key, fs::Permissions::from_mode(mode)).unwrap();
+            let web = folder.load("tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n").unwrap();
+            assert_eq!(web.remarks.iter().any(|remark| remark.contains("private key")), remarked, "{mode:o}");
+        }
+    }
+
+    fn users(names: &[&str]) -> Users {
+        let folder = Folder::new();
+        let list: Vec<String> = names.iter().map(|name| format!("  {name}: {}\n", hash())).collect();
+        folder.load(&format!("basic_auth_users:\n{}", list.concat())).unwrap().users.unwrap()
+    }
+
+    fn basic(text: &str) -> HeaderValue {
+        HeaderValue::try_from(format!("Basic {}", STANDARD.encode(text))).unwrap()
+    }
+
+    async fn authenticate(users: &Users, peer: u8, text: &str) -> AuthOutcome {
+        users.authenticate(Some(IpAddr::from([192, 0, 2, peer])), Some(&basic(text))).await
+    }
+
+    #[tokio::test]
+    async fn right_ones_may_and_all_others_may_not() {
+        let users = users(&["alice", "bob"]);
+        for _ in 0..3 {
+            assert_eq!(authenticate(&users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
+            assert_eq!(authenticate(&users, 1, "bob:open sesame").await, AuthOutcome::Accepted);
+        }
+        for text in
+            ["alice:Open sesame", "alice:", "alice", "", ":open sesame", "carol:open sesame", "Alice:open sesame"]
+        {
+            assert_eq!(authenticate(&users, 2, text).await, AuthOutcome::Rejected, "{text}");
+        }
+        assert_eq!(users.authenticate(None, None).await, AuthOutcome::Rejected);
+        for header in ["", "Basic", "Basic ", "Basic !!!", "Bearer YWxpY2U6b3BlbiBzZXNhbWU=", "Basic /////w=="] {
+            let header = HeaderValue::from_str(header).unwrap();
+            assert_eq!(users.authenticate(None, Some(&header)).await, AuthOutcome::Rejected, "{header:?}");
+        }
+        let lower = HeaderValue::try_from(format!("basic {}", STANDARD.encode("alice:open sesame"))).unwrap();
+        assert_eq!(users.authenticate(None, Some(&lower)).await, AuthOutcome::Accepted);
+    }
+
+    #[tokio::test]
+    async fn attempts_run_out_and_known_passwords_do_not_care() {
+        let users = users(&["alice"]);
+        assert_eq!(authenticate(&users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
+        let mut verdicts = Vec::new();
+        for n in 0..40 {
+            verdicts.push(authenticate(&users, 1, &format!("alice:{n}")).await);
+        }
+        assert_eq!(verdicts.first(), Some(&AuthOutcome::Rejected));
+        assert!(
+            verdicts.iter().filter(|verdict| **verdict == AuthOutcome::TooManyAttempts).count() >= 20,
+            "{verdicts:?}"
+        );
+        // The known one, and one known to be wrong, cost no attempt.
+        assert_eq!(authenticate(&users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
+        assert_eq!(authenticate(&users, 1, "alice:0").await, AuthOutcome::Rejected);
+        // Nor has somebody else lost any.
+        assert_eq!(authenticate(&users, 2, "alice:something").await, AuthOutcome::Rejected);
+    }
+
+    #[tokio::test]
+    async fn those_who_come_at_once_share_one_trial() {
+        let users = Arc::new(users(&["alice"]));
+        let all: Vec<_> = (0..12)
+            .map(|_| {
+                let users = Arc::clone(&users);
+                tokio::spawn(async move { authenticate(&users, 1, "alice:open sesame").await })
+            })
+            .collect();
+        let mut right = 0;
+        for one in all {
+            right += usize::from(one.await.unwrap() == AuthOutcome::Accepted);
+        }
+        assert!(right >= 10, "{right}");
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_the_parser(text in "\\PC{0,200}") {
+            let _ = file::parse(Path::new("web.yml"), &text);
+        }
+
+        #[test]
+        fn no_yaml_like_text_breaks_the_parser(text in "[a-z_:\\-\\[\\]{}&*!|>\"' \n]{0,200}") {
+            let _ = file::parse(Path::new("web.yml"), &text);
+        }
+    }
+}

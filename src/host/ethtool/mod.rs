@@ -15,8 +15,8 @@ use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::net::interfaces;
 use super::netlink::socket::{self, NetlinkConnector};
-use crate::model::ethtool::{NetdevLine, NetdevStatistic, NetdevStatistics, StatisticKind};
 use crate::model::ids::{DeviceName, PciAddress};
+use crate::model::net::{NetdevLine, NetdevStatistic, NetdevStatistics, StatisticKind};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
@@ -227,7 +227,7 @@ mod tests {
     use crate::host::io::Host;
     use crate::host::memory::MemoryHost;
     use crate::host::netlink::generic::tests::FakeFamily;
-    use crate::model::ethtool::StatisticKind;
+    use crate::model::net::StatisticKind;
 
     #[derive(Default)]
     struct Driver {

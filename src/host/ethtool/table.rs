@@ -2,7 +2,7 @@
 //! packet; only what is in this table becomes a metric.
 
 use crate::model::counter::CounterClass::{self, Congestion, Error, Other};
-use crate::model::ethtool::{PauseDirection, StatisticKind};
+use crate::model::net::{PauseDirection, StatisticKind};
 
 /// Names with their class.
 type KnownStatistic = (&'static str, CounterClass);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::host::collector::ReadContext;
 use crate::host::file::PolledFile;
 use crate::host::text;
-use crate::model::cpus::CpuSet;
+use crate::model::irq::CpuSet;
 use crate::model::reading::{ReadError, Reading};
 
 /// What seldom changes is read again after so many passes, or when the CPUs in force have changed.

@@ -10,8 +10,8 @@ use crate::host::collector::ReadContext;
 use crate::host::file::PolledFile;
 use crate::host::io::reason_of;
 use crate::host::text;
-use crate::model::cpus::CpuSet;
 use crate::model::ids::PciAddress;
+use crate::model::irq::CpuSet;
 use crate::model::irq::RawCounts;
 use crate::model::reading::{ReadError, Reading};
 

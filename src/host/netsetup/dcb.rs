@@ -2,7 +2,7 @@
 
 use crate::host::netlink::message;
 use crate::host::netlink::message::{Attributes, number8, put_text};
-use crate::model::netsetup::{Dcb, Pfc, Priorities, PriorityTrust};
+use crate::model::net::{Dcb, Pfc, Priorities, PriorityTrust};
 
 const RTM_GETDCB: u16 = 78;
 const CMD_IEEE_GET: u8 = 21;

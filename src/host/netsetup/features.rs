@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use crate::host::ethtool::standard::header;
 use crate::host::netlink::message::{Attributes, text};
-use crate::model::netsetup::Offload;
+use crate::model::net::Offload;
 
 /// The command.
 pub(super) const GET: u8 = 11;

@@ -20,7 +20,7 @@ use super::netlink::generic::{self, GenericFamily, is};
 use super::netlink::socket::{self, LazyConnection, NetlinkConnection, NetlinkConnector};
 use super::text;
 use crate::model::ids::{DeviceName, PciAddress};
-use crate::model::netsetup::{Dcb, Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
+use crate::model::net::{Dcb, Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
@@ -287,7 +287,7 @@ mod tests {
     use crate::host::harness::{CollectorHarness, facts};
     use crate::host::netlink::generic::tests::FakeFamily;
     use crate::host::netlink::socket::NetlinkConnection;
-    use crate::model::netsetup::{Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
+    use crate::model::net::{Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
     use crate::model::time::BootTime;
 
     const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use super::VfMapDraft;
 use super::vf::traffic;
 use crate::assess::vf::holders::HolderSources;
-use crate::model::event::EventKind;
+use crate::model::finding::EventKind;
 use crate::model::holder::{Domain, Holder, Openers};
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;

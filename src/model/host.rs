@@ -1,6 +1,38 @@
-//! Where the agent itself stands: what of the host it can reach from there.
+//! What the host says of itself: its machine, kernel, NUMA nodes, and what surrounds the agent.
 
 use std::sync::Arc;
+use std::time::Duration;
+
+/// What is known of the machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Machine {
+    /// Whether a hypervisor is below (`/proc/cpuinfo`, `/sys/hypervisor/type`, DMI).
+    pub hypervisor: Option<bool>,
+    /// Its identity (`/sys/class/dmi/id/product_uuid`), readable by root only.
+    pub identity: Option<Arc<str>>,
+}
+
+/// What the host says of itself under its `/proc`.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct System {
+    /// Host name (`sys/kernel/hostname`).
+    pub hostname: Option<Arc<str>>,
+    /// Kernel release (`sys/kernel/osrelease`).
+    pub kernel: Option<Arc<str>>,
+    /// Random identifier of this boot (`sys/kernel/random/boot_id`).
+    pub boot_id: Option<Arc<str>>,
+    /// Time since boot (`uptime`).
+    pub uptime: Option<Duration>,
+}
+
+/// One NUMA node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NumaNode {
+    /// Node number.
+    pub id: u32,
+    /// Its CPUs, as the kernel lists them (`0-15,64-79`).
+    pub cpus: Option<Arc<str>>,
+}
 
 /// The agent's surroundings. What they do not say is absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
