@@ -6,9 +6,7 @@ pub mod aer;
 pub mod benchmark;
 pub mod capacity;
 pub mod devices;
-pub mod health;
 pub mod irq;
-mod isolation;
 pub mod kmsg;
 pub mod limits;
 pub mod pcie;
@@ -68,7 +66,7 @@ pub const RULES: &[Rule] = &[
     benchmark::slow,
     benchmark::failing,
     kmsg::messages,
-    health::reporters,
+    kmsg::reporters,
     posture::posture,
 ];
 

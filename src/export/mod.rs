@@ -6,7 +6,6 @@
 pub mod agent;
 pub mod audit;
 pub mod catalogue;
-mod causes;
 pub mod exposition;
 pub mod families;
 pub mod family;
@@ -15,7 +14,6 @@ pub mod json;
 pub mod page;
 pub mod path;
 pub mod text;
-mod unknowns;
 mod view;
 pub mod web;
 

@@ -5,7 +5,6 @@ mod counts;
 pub mod holders;
 mod holding;
 mod identity;
-mod queues;
 mod stale;
 
 use std::collections::BTreeMap;

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::findings::prose;
 use crate::assess::visibility::{VisibilityLevel, visibility};
-use crate::export::unknowns::unknowns;
+use crate::export::view::unknowns;
 use crate::model::check::{Check, CheckResult};
 use crate::model::snapshot::CollectorState;
 use crate::watch::HostReport;

@@ -2,8 +2,8 @@
 
 use maud::{Markup, html};
 
-use crate::export::causes::{FindingGroup, effect, groups};
 use crate::export::text::style::span;
+use crate::export::view::{FindingGroup, effect, groups};
 use crate::model::check::Severity;
 use crate::model::finding::{Condition, Finding};
 use crate::model::time::rfc3339;

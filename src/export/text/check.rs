@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::findings::write_group;
 use super::style::Style;
 use super::verbose::sections;
-use crate::export::causes::groups;
-use crate::export::unknowns::{UnknownGroup, summarize, unknowns};
+use super::write_group;
+use crate::export::view::groups;
+use crate::export::view::{UnknownGroup, summarize, unknowns};
 use crate::model::check::{Severity, Status};
 use crate::model::finding::Finding;
 use crate::model::host::Environment;

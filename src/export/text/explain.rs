@@ -2,10 +2,10 @@
 
 use std::fmt::Write as _;
 
-use super::findings::write_group;
 use super::style::Style;
-use crate::export::causes::groups;
+use super::write_group;
 use crate::export::path::{HopState, PathDiagram, PathEnd, PathHop, setup_lines};
+use crate::export::view::groups;
 use crate::model::finding::Finding;
 use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};

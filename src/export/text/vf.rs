@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::findings::write_group;
 use super::style::Style;
+use super::write_group;
 use crate::assess::vf::holders::HolderSources;
 use crate::assess::visibility::missing_of;
-use crate::export::causes::groups;
+use crate::export::view::groups;
 use crate::model::finding::Event;
 use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
