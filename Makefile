@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture soak bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice
+.PHONY: help run test lab capture soak state bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -9,6 +9,7 @@ help:
 	@echo 'make lab    the scenarios on real kernels alone (Debian 12 on x86_64, as root; no KVM needed), and what the agent costs there'
 	@echo 'make capture   records the hosts of the lab anew that the tests have, tests/cases/hosts/lab-*'
 	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
+	@echo 'make state  baselines accepted beside an agent 100 times on tmpfs, ext4 and overlayfs, and 500 agents killed'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
@@ -44,6 +45,9 @@ lab: lab-image
 
 capture: lab-image
 	$(CARGO) test --locked --test lab -- --ignored captures::
+
+state:
+	bash tests/state.sh
 
 soak:
 	$(CARGO) test --locked --test soak -- --ignored --nocapture

@@ -164,9 +164,6 @@ const CIRCLES: &[&[&str]] = &[
     &["src/host/rdma/mod.rs", "src/host/rdma/netlink.rs"],
     &["src/host/rdma/port.rs", "src/host/rdma/reader.rs"],
     &["src/host/recording/mod.rs", "src/host/recording/scrub.rs"],
-    &["src/watch/history_updater.rs", "src/watch/kernel_log_tracker.rs"],
-    &["src/watch/store/error.rs", "src/watch/store.rs"],
-    &["src/watch/vfmap/guest.rs", "src/watch/vfmap/mod.rs", "src/watch/vfmap/vf.rs"],
 ];
 
 #[test]

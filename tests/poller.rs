@@ -20,13 +20,14 @@ use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
 use lanewatch::host::{COLLECTORS, Host, Spec};
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use lanewatch::model::check::{Check, Status};
 use lanewatch::model::finding::EventKind;
 use lanewatch::model::holder::Libvirt;
 use lanewatch::model::reading::ReadError;
 use lanewatch::watch::PollerHandle;
 use lanewatch::watch::clock::{ManualClock, SystemClock};
-use lanewatch::watch::store::Store;
+use lanewatch::watch::store::{Request, Store, send};
 use lanewatch::watch::{Engine, HostReport, Poller};
 use tempfile::TempDir;
 
@@ -433,10 +434,78 @@ fn what_could_not_be_kept_is_kept_later() {
     hand.after(Duration::from_secs(60));
     fs::remove_file(&state).unwrap();
     let report = hand.pass();
-    let (remembered, troubles) = Store::new(state).load();
+    let mut store = Store::new(state);
+    let (saved, troubles) = store.load();
     assert!(troubles.is_empty());
-    assert_eq!((remembered.findings.len(), remembered.baseline.devices.len()), (1, 2));
-    assert_eq!(remembered.events.len(), report.events.len(), "no event is lost");
+    assert_eq!((saved.findings.len(), saved.baseline.devices.len()), (1, 2));
+    assert_eq!(store.events().len(), report.events.len(), "no event is lost");
+}
+
+#[test]
+fn a_baseline_that_is_accepted_beside_an_agent_ends_the_finding_and_stays() {
+    let (io, devices) = of(&HostTree::new(2));
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state");
+    let start = || {
+        let mut store = Store::new(state.clone());
+        assert!(store.take().unwrap(), "the agent before has ended");
+        let specs = COLLECTORS.iter().map(|spec| Spec { interval: Duration::from_secs(3600), ..*spec });
+        let engine = Engine::new(Arc::default(), false);
+        let poller = Poller::new(&setup(&io, Filter::default()), specs, Arc::new(SystemClock), engine, Some(store));
+        let poller = poller.unwrap();
+        let handle = poller.handle();
+        Running { handle, thread: Some(thread::spawn(move || poller.run())) }
+    };
+    // Two devices are expected, and one is gone.
+    let running = start();
+    running.report(LONG);
+    drop(running);
+    io.memory.remove(Path::new("/sys/class/infiniband").join(&devices[1].name));
+    io.memory.remove(&devices[1].function);
+    let running = start();
+    assert_eq!(running.report(LONG).snapshot.devices().count(), 1);
+    let answer = send(&state, &Request::AcceptBaseline, LONG).unwrap().expect("an answer");
+    assert_eq!((answer.error, answer.baseline.devices.len()), (None, 1));
+    assert_eq!(found(&running.report(Duration::ZERO), Check::DeviceMissing).len(), 0);
+    // Nothing waits any more, and another answer is not written.
+    assert_eq!(fs::read_dir(state.join("requests")).unwrap().count(), 0);
+    drop(running);
+    let running = start();
+    assert_eq!(found(&running.report(LONG), Check::DeviceMissing).len(), 0);
+    drop(running);
+    assert_eq!(Store::new(state).peek().baseline.devices.len(), 1);
+}
+
+#[test]
+fn a_request_left_by_a_command_is_applied_once_by_the_next_agent() {
+    let (io, _) = of(&HostTree::new(1));
+    let directory = TempDir::new().unwrap();
+    let state = directory.path().join("state");
+    let mut store = Store::new(state.clone());
+    assert!(store.take().unwrap());
+    let run = BenchmarkRun {
+        outcome: Outcome::Ok,
+        took: Duration::from_secs(1),
+        ..BenchmarkRun::skipped(
+            &BenchmarkKey { probe: Benchmark::Memory, port: None },
+            SystemTime::UNIX_EPOCH + Duration::from_secs(1_789_000_000),
+            SkipReason::Locked,
+            "",
+        )
+    };
+    assert_eq!(send(&state, &Request::record([&run]), Duration::ZERO).unwrap(), None, "nobody answers");
+    assert_eq!(store.waiting_runs().len(), 1);
+    let specs = COLLECTORS.iter().copied();
+    let engine = Engine::new(Arc::default(), false);
+    let mut poller =
+        Poller::new(&setup(&io, Filter::default()), specs, Arc::new(SystemClock), engine, Some(store)).unwrap();
+    poller.pass(LONG);
+    assert!(poller.apply_requests() && poller.apply_requests());
+    let saved = Store::new(state.clone()).peek();
+    let history = &saved.benchmarks[&BenchmarkKey { probe: Benchmark::Memory, port: None }];
+    assert_eq!((history.runs.len(), saved.applied.len()), (1, 1));
+    let left: Vec<_> = fs::read_dir(state.join("requests")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(left.iter().all(|name| name.to_str().unwrap().ends_with(".answer")), "{left:?}");
 }
 
 #[test]
@@ -448,12 +517,12 @@ fn a_torn_line_costs_only_itself() {
     hand.pass();
     drop(hand);
     let journal = state.join("events.jsonl");
-    let whole = Store::new(state.to_owned()).load().0.events.len();
+    let whole = Store::new(state.to_owned()).events().len();
     let text = fs::read(&journal).unwrap();
     fs::write(&journal, &text[..text.len() - 9]).unwrap();
     let mut hand = Hand::new(&io, Some(state), Duration::from_secs(7200));
     let told = hand.after(Duration::from_secs(60)).events.len();
-    assert_eq!(Store::new(state.to_owned()).load().0.events.len(), told);
+    assert_eq!(Store::new(state.to_owned()).events().len(), told);
     assert!(told >= whole - 1, "only the torn one is gone");
 }
 
@@ -476,11 +545,13 @@ fn killed_while_it_writes() {
         let pid = rustix::process::Pid::from_raw(i32::try_from(server.group.pid()).unwrap()).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         drop(server);
-        let (remembered, troubles) = Store::new(state.clone()).load();
+        let mut store = Store::new(state.clone());
+        let (saved, troubles) = store.load();
         assert!(troubles.is_empty(), "{troubles:?}");
-        assert_eq!(remembered.baseline.devices.len(), 2);
-        assert!(remembered.events.len() > events, "{} after {events}", remembered.events.len());
-        events = remembered.events.len();
+        assert_eq!(saved.baseline.devices.len(), 2);
+        let now = store.events().len();
+        assert!(now > events, "{now} after {events}");
+        events = now;
     }
 }
 

@@ -151,7 +151,7 @@ fn a_read_that_hangs_does_not_keep_it_alive() {
         thread::sleep(Duration::from_millis(200));
     }
     assert_eq!(end(&mut late), Some(0));
-    assert!(late.log().contains("does not answer") && late.log().contains("message=ended"), "{}", late.log());
+    assert!(late.log().contains("not responding") && late.log().contains("message=ended"), "{}", late.log());
 }
 
 /// Scrapes until a finding of the degraded link is there with this severity.

@@ -14,6 +14,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::args::{CommonArgs, ServeArgs};
 use super::config::ConfigError;
@@ -38,6 +39,9 @@ use crate::watch::clock::SystemClock;
 use crate::watch::store::Store;
 use crate::watch::{Engine, HostReport, Poller};
 
+/// How long the last save may take at the end.
+const LAST_SAVE: Duration = Duration::from_secs(10);
+
 /// Runs the agent until it is asked to end.
 ///
 /// # Errors
@@ -53,7 +57,10 @@ pub fn serve(
         tracing::warn!("running as root; nothing here needs it");
     }
     let mut store = Store::new(settings.storage.clone());
-    let own = store.take();
+    let own = store.take().unwrap_or_else(|error| {
+        tracing::error!("the state is not saved: {error}; it is tried again at each pass");
+        true
+    });
     if !own {
         tracing::error!("another agent keeps its state in {}: this one keeps nothing", store.directory().display());
     }
@@ -146,7 +153,7 @@ pub fn run<E: std::fmt::Display>(
             on_listening(&url(address, encrypted));
         }
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
-        let (alive, ended) = oneshot::channel::<()>();
+        let (alive, mut ended) = oneshot::channel::<()>();
         let failed = Cell::new(false);
         std::thread::Builder::new().name("poller".to_owned()).spawn(move || {
             // Dropped however the poller ends, by a panic, too.
@@ -164,7 +171,7 @@ pub fn run<E: std::fmt::Display>(
         let served = serve_http(listeners, Arc::clone(&app), async {
             tokio::select! {
                 () = first_signal(&mut ends) => {}
-                _ = ended => failed.set(true),
+                _ = &mut ended => failed.set(true),
                 Err(error) = reload::watch_config(file, &reload_settings, &handle, &app) => tracing::error!("{error}"),
                 Err(error) = reload::watch_web_config(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
@@ -174,6 +181,9 @@ pub fn run<E: std::fmt::Display>(
         served.await;
         let failed = failed.get();
         handle.stop();
+        if !failed && timeout(LAST_SAVE, ended).await.is_err() {
+            tracing::error!("the last state is not saved: the evaluation has not ended for {} s", LAST_SAVE.as_secs());
+        }
         tracing::info!("ended");
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     })

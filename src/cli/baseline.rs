@@ -1,6 +1,7 @@
 //! `lanewatch baseline`: what this host is expected to be like.
 
 use std::fmt::Write as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +19,13 @@ use crate::model::policy::Policy;
 use crate::model::reason::FindingReason;
 use crate::model::units::BytesPerSecond;
 use crate::watch::clock::SystemClock;
-use crate::watch::store::Store;
+use crate::watch::store::{Answer, Request, Store, send};
 use crate::watch::{Engine, Poller};
 
 const LIMIT: Duration = Duration::from_secs(10);
+
+/// How long the agent may take to apply a request.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Shows, compares or accepts the baseline.
 ///
@@ -80,12 +84,37 @@ fn diff(settings: &Settings) -> Result<ExitCode, CliError> {
     }
 }
 
+/// Makes what is there now the baseline: the agent does it where one runs, this command otherwise.
 fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
-    let store = Store::new(settings.storage.clone());
+    let mut store = Store::new(settings.storage.clone());
+    let taken = store.take().map_err(|error| anyhow::anyhow!("the baseline is not saved: {error}"))?;
+    if !taken {
+        let baseline = ask_agent(&settings.storage, &Request::AcceptBaseline)?.baseline;
+        return Ok(print(show(&baseline, settings).as_bytes())?);
+    }
     let engine = Engine::new(Arc::new(Policy::default()), false);
     let specs = settings.collectors.iter().copied();
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, Some(store))
         .context("cannot start reading")?;
-    poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("the baseline is not kept: {error}"))?;
+    poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("the baseline is not saved: {error}"))?;
+    // Another command may have found the directory locked by this one.
+    poller.apply_requests();
     Ok(print(show(poller.baseline(), settings).as_bytes())?)
+}
+
+/// Hands a request to the running agent and returns its answer.
+///
+/// # Errors
+/// The request cannot be written, the agent does not respond in time, or it could not do what was asked.
+pub(super) fn ask_agent(storage: &Path, request: &Request) -> anyhow::Result<Answer> {
+    let answer = send(storage, request, PATIENCE)
+        .with_context(|| format!("cannot hand over a request in {}", storage.display()))?
+        .with_context(|| {
+            let seconds = PATIENCE.as_secs();
+            format!("the agent has not responded for {seconds} s; it applies the request when it does")
+        })?;
+    match answer.error {
+        Some(error) => Err(anyhow::anyhow!("the agent: {error}")),
+        None => Ok(answer),
+    }
 }

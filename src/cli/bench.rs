@@ -3,6 +3,7 @@
 mod read;
 
 use std::io::IsTerminal as _;
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -13,6 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use super::agent::first_signal;
 use super::args::{BenchArgs, Color, DocumentFormat};
+use super::baseline::ask_agent;
 use super::error::CliError;
 use super::one_shot::read_once;
 use super::output::{print, style};
@@ -31,7 +33,7 @@ use crate::export::text::bench as text;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::PortKey;
 use crate::watch::HostReport;
-use crate::watch::probes::hand_over;
+use crate::watch::store::{Request, Store};
 
 /// Time between the two readings that tell whether a port carries traffic.
 const SAMPLE: Duration = Duration::from_secs(2);
@@ -79,11 +81,25 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     if is_stopped() {
         return Ok(ExitCode::FAILURE);
     }
-    if let Err(error) = hand_over(&settings.storage, &ran) {
-        eprintln!("lanewatch: not kept: {}: {error}", settings.storage.display());
+    if let Err(error) = record(&settings.storage, &ran) {
+        eprintln!("lanewatch: not saved: {error}");
     }
     let well = runs.iter().all(|run| run.outcome == Outcome::Ok);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Records runs: the agent does it where one runs, this command otherwise. Without a state directory nothing is kept.
+fn record(storage: &Path, runs: &[BenchmarkRun]) -> anyhow::Result<()> {
+    if runs.is_empty() || !storage.is_dir() {
+        return Ok(());
+    }
+    let mut store = Store::new(storage.to_owned());
+    if store.take()? {
+        store.record_runs(runs, SystemTime::now())?;
+    } else {
+        ask_agent(storage, &Request::record(runs))?;
+    }
+    Ok(())
 }
 
 fn parameters(settings: &Settings, args: &BenchArgs) -> BenchmarkParameters {

@@ -22,7 +22,6 @@ pub mod settings;
 pub mod snapshot;
 pub mod vf;
 pub mod watchdog;
-pub mod watched;
 
 use std::ffi::OsString;
 use std::path::Path;

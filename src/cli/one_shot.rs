@@ -7,7 +7,6 @@ use anyhow::Context as _;
 
 use super::settings::Settings;
 use crate::watch::clock::{Clock as _, SystemClock};
-use crate::watch::probes::waiting;
 use crate::watch::store::Store;
 use crate::watch::{Engine, HostReport, Poller};
 
@@ -19,9 +18,10 @@ use crate::watch::{Engine, HostReport, Poller};
 pub fn read_once(settings: &Settings, sample: Duration, timeout: Duration) -> anyhow::Result<Arc<HostReport>> {
     let setup = settings.setup();
     let mut engine = Engine::new(Arc::clone(&settings.policy), true);
-    engine.restore(Store::new(settings.storage.clone()).peek(), SystemClock.now());
-    for run in waiting(&settings.storage) {
-        engine.record(run, SystemClock.now());
+    let store = Store::new(settings.storage.clone());
+    engine.restore(store.peek(), store.events(), SystemClock.now());
+    for run in store.waiting_runs() {
+        engine.record(run.into(), SystemClock.now());
     }
     engine.keep_baseline(|name| settings.filter.allows(name));
     let specs = settings.collectors.iter().copied();

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::config::ConfigError;
+use super::reload::FileChanges;
 use super::settings::Settings;
-use super::watched::Watched;
 use crate::bench::peers::authenticator::{PeerTrust, RequestAuthenticator};
 use crate::bench::peers::key::PeerKey;
 use crate::bench::peers::list;
@@ -94,9 +94,9 @@ impl PeerServices {
 
 /// Takes up the list of hosts whenever it changes; never ends.
 pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
-    let mut watched = Watched::new(vec![path.clone()]);
+    let changes = FileChanges::new(vec![path.clone()]);
     loop {
-        watched.changed().await;
+        changes.wait().await;
         load_peer_list(&path, &peer_runtime);
     }
 }

@@ -53,7 +53,7 @@ fn changes(settings: &Settings, pfs: &[&Pf], only: bool, since: SystemTime) -> V
         let of_pf = |pf: &&Pf| event.subject.starts_with(&pf.address.to_string());
         !only || event.kind == EventKind::Migration || pfs.iter().any(of_pf)
     };
-    let events = Store::new(settings.storage.clone()).peek().events;
+    let events = Store::new(settings.storage.clone()).events();
     let kinds = [EventKind::VfChanged, EventKind::Migration];
     // Times of one form compare as texts.
     events.into_iter().filter(|event| kinds.contains(&event.kind) && event.time >= from && about(event)).collect()

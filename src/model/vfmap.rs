@@ -311,6 +311,9 @@ pub struct VfMap {
     pub domains: Option<BTreeMap<Arc<str>, DomainRecord>>,
     /// What each VM's VFs were when it last had some.
     pub machines: BTreeMap<Arc<str>, Vec<VfIdentity>>,
+    /// When each VM last had VFs, in milliseconds since 1970.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub machines_seen: BTreeMap<Arc<str>, u64>,
     /// Functions of this host, where it is a guest.
     #[serde(skip)]
     pub guest: BTreeMap<PciAddress, GuestFunction>,
@@ -343,6 +346,7 @@ impl VfMap {
     /// Takes what is there now as right: identities are learned anew, and nothing has to be shown to work.
     pub fn accept(&mut self) {
         self.machines.clear();
+        self.machines_seen.clear();
         for row in self.vfs.values_mut() {
             (row.tenure, row.verification, row.mark) = (None, Verification::Undisturbed, None);
             row.lost_by = None;

@@ -1,4 +1,4 @@
-//! One collector while it runs: its listing, its lanes, and how it fares.
+//! One collector while it runs: its listing, its device readers, and its state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -11,35 +11,35 @@ use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fact, Fault};
 use crate::model::time::{BootTime, Timestamp};
 
-/// How long after a change it is read: what changes together is read together.
-const SETTLED: Duration = Duration::from_millis(250);
+/// How long after a change its files are read: changes come in groups.
+const SETTLE: Duration = Duration::from_millis(250);
 
-/// How soon after a pass a change makes another one.
-const APART: Duration = Duration::from_secs(2);
+/// Least time between a pass and the next one that a change causes.
+const MIN_INTERVAL: Duration = Duration::from_secs(2);
 
-/// What comes back from the crew: always with what was lent to it.
+/// What a task of the pool returns: the result, and the collector or reader that was moved into it.
 pub enum ReadResult {
-    /// A collector listed what is there.
+    /// A collector has listed its devices.
     Listed {
         /// Index of the collector.
         index: usize,
         /// The collector itself.
         collector: Box<dyn Collector>,
-        /// What it found, with a new lane for each key that was not known; or why it could not list.
+        /// What it found, with a new reader for each key that was not known; or why it could not list.
         found: Result<Vec<DiscoveredReader>, ReadError>,
         /// What could not be read on the way.
         faults: Vec<Fault>,
     },
-    /// A lane was read.
+    /// A device was read.
     Read {
         /// Index of the collector.
         index: usize,
-        /// Key of the lane.
+        /// Key of the reader.
         key: Arc<str>,
-        /// Which lane of that key: one that was replaced meanwhile has an older number.
+        /// Which reader of that key: one that was replaced meanwhile has an older number.
         generation: u64,
-        /// The lane itself.
-        lane: Box<dyn DeviceReader>,
+        /// The reader itself.
+        reader: Box<dyn DeviceReader>,
         /// The facts.
         facts: Vec<Fact>,
         /// What could not be read.
@@ -47,32 +47,51 @@ pub enum ReadResult {
         /// How long it took.
         took: Duration,
     },
+    /// A listing or reading panicked; the collector or reader is lost.
+    Panicked {
+        /// Index of the collector.
+        index: usize,
+        /// Key and generation of the reader; `None` for a listing.
+        reader: Option<(Arc<str>, u64)>,
+        /// The panic's message.
+        message: String,
+    },
 }
 
-/// Something that was found, with a lane where its key was not known.
+impl ReadResult {
+    /// Index of the collector.
+    pub const fn index(&self) -> usize {
+        match self {
+            Self::Listed { index, .. } | Self::Read { index, .. } | Self::Panicked { index, .. } => *index,
+        }
+    }
+}
+
+/// Something that was found, with a reader if its key was not known.
 pub type DiscoveredReader = (Discovered, Option<Box<dyn DeviceReader>>);
 
 /// A reading or listing to be done.
 pub type Task = Box<dyn FnOnce() -> ReadResult + Send>;
 
-/// A lane that was stuck and has answered, and after how long.
+/// A reader that was stuck and responds again, and after how long.
 pub type RecoveredReader = (Arc<str>, Duration);
 
-/// A collector and its lanes.
+/// A collector and its readers.
 pub struct CollectorRunner {
-    /// Its row.
+    /// What it is.
     pub spec: Spec,
-    /// When it is to read next; none before its first pass.
+    /// When it is to read next; `None` before its first pass.
     pub due: Option<BootTime>,
-    /// When it is to list next what is there: a scrape between two passes of its own reads only what is known.
+    /// When it lists its devices next: a scrape between two passes of its own reads only what is known.
     list_due: Option<BootTime>,
     index: usize,
+    setup: Arc<Setup>,
     host: Arc<Host>,
-    /// The collector; lent while it lists.
+    /// The collector; `None` while a task has it.
     collector: Option<Box<dyn Collector>>,
     listing: Option<Instant>,
     lister_stuck: bool,
-    lanes: BTreeMap<NaturalKey, ReaderSlot>,
+    readers: BTreeMap<NaturalKey, ReaderSlot>,
     generation: u64,
     now: BootTime,
     depth: Depth,
@@ -101,8 +120,8 @@ impl Ord for NaturalKey {
 
 struct ReaderSlot {
     generation: u64,
-    /// The lane; lent while it reads.
-    lane: Option<Box<dyn DeviceReader>>,
+    /// The reader; `None` while a task has it.
+    reader: Option<Box<dyn DeviceReader>>,
     busy: Option<Instant>,
     stuck: bool,
     facts: Vec<Fact>,
@@ -111,18 +130,19 @@ struct ReaderSlot {
 }
 
 impl CollectorRunner {
-    /// Makes the collector.
-    pub fn start(index: usize, spec: Spec, setup: &Setup, host: Arc<Host>) -> Self {
+    /// Makes a collector ready to run.
+    pub fn start(index: usize, spec: Spec, setup: &Arc<Setup>, host: Arc<Host>) -> Self {
         Self {
             spec,
             due: None,
             list_due: None,
             index,
+            setup: Arc::clone(setup),
             host,
             collector: Some((spec.make)(setup)),
             listing: None,
             lister_stuck: false,
-            lanes: BTreeMap::new(),
+            readers: BTreeMap::new(),
             generation: 0,
             now: BootTime::default(),
             depth: Depth::Full,
@@ -133,57 +153,59 @@ impl CollectorRunner {
         }
     }
 
-    /// Starts a pass: what is there is listed if that is due or `listing` asks for it, and then each lane that is here
-    /// is read.
+    /// Starts a pass: lists the devices if that is due or `listing` asks for it, then reads each one that no task has.
     pub fn begin(&mut self, now: BootTime, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
         (self.now, self.depth, self.began, self.ran) = (now, depth, Instant::now(), true);
         let due = listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due);
         match self.collector {
             Some(_) if due => tasks.extend(self.list()),
-            // A listing that does not answer holds up nothing that is known already.
+            // A listing that hangs does not delay what is known already.
             None if !self.lister_stuck => {}
             None => self.dispatch(true, tasks),
             Some(_) => self.dispatch(false, tasks),
         }
     }
 
-    /// Something that it reads has changed: it reads again soon, but not once for each of many changes.
+    /// Reads again soon, because a file has changed; not once for each of many changes.
     pub fn hasten(&mut self, now: BootTime) {
-        let soon = now.after(SETTLED).max(self.now.after(APART));
+        let soon = now.after(SETTLE).max(self.now.after(MIN_INTERVAL));
         self.due = self.due.map(|due| due.min(soon));
     }
 
-    /// Lists what is there; none while the last listing has not come back.
+    /// Lists the devices; `None` while the last listing has not come back.
     fn list(&mut self) -> Option<Task> {
         let mut collector = self.collector.take()?;
         self.listing = Some(self.began);
         self.list_due = Some(self.now.after(self.spec.interval));
-        let known: BTreeSet<Arc<str>> = self.lanes.keys().map(|key| Arc::clone(&key.0)).collect();
+        let known: BTreeSet<Arc<str>> = self.readers.keys().map(|key| Arc::clone(&key.0)).collect();
         let (index, now, host) = (self.index, self.now, Arc::clone(&self.host));
-        Some(Box::new(move || {
+        let list = move || {
             let mut cx = ReadContext::new(&host, now, Depth::Full);
             let found = collector.discover(&mut cx).map(|found| {
                 let open = |found: Discovered| {
-                    let lane = (!known.contains(&found.key)).then(|| collector.open(&found));
-                    (found, lane)
+                    let reader = (!known.contains(&found.key)).then(|| collector.open(&found));
+                    (found, reader)
                 };
                 found.into_iter().map(open).collect()
             });
             let faults = cx.faults;
             ReadResult::Listed { index, collector, found, faults }
+        };
+        Some(Box::new(move || {
+            guarded(list).unwrap_or_else(|message| ReadResult::Panicked { index, reader: None, message })
         }))
     }
 
-    /// Whether something is still to come that is not known to be stuck.
+    /// Whether a task that is not known to be stuck has not come back.
     pub fn is_reading(&self) -> bool {
         (self.listing.is_some() && !self.lister_stuck)
-            || self.lanes.values().any(|slot| slot.busy.is_some() && !slot.stuck)
+            || self.readers.values().any(|slot| slot.busy.is_some() && !slot.stuck)
     }
 
-    /// Takes what came back; new readings go to `tasks`.
-    pub fn take(&mut self, done: ReadResult, tasks: &mut Vec<Task>) -> Option<RecoveredReader> {
-        let answered = match done {
+    /// Takes a result; readings that follow from it go to `tasks`.
+    pub fn accept(&mut self, result: ReadResult, tasks: &mut Vec<Task>) -> Option<RecoveredReader> {
+        let recovered = match result {
             ReadResult::Listed { collector, found, faults, .. } => {
                 self.collector = Some(collector);
                 self.listing = None;
@@ -202,60 +224,96 @@ impl CollectorRunner {
                 }
                 None
             }
-            ReadResult::Read { key, generation, lane, facts, faults, took, .. } => {
+            ReadResult::Read { key, generation, reader, facts, faults, took, .. } => {
                 self.count(&faults);
-                let slot = self.lanes.get_mut(&NaturalKey(Arc::clone(&key)));
+                let slot = self.readers.get_mut(&NaturalKey(Arc::clone(&key)));
                 slot.filter(|slot| slot.generation == generation).and_then(|slot| {
-                    slot.quarantined = lane.quarantined();
-                    slot.lane = Some(lane);
+                    slot.quarantined = reader.quarantined();
+                    slot.reader = Some(reader);
                     slot.busy = None;
                     (slot.facts, slot.faults) = (facts, faults);
                     std::mem::take(&mut slot.stuck).then_some((key, took))
                 })
             }
+            ReadResult::Panicked { reader, message, .. } => {
+                self.replace_panicked(reader, &message);
+                None
+            }
         };
         if !self.is_reading() {
             self.state.duration = self.began.elapsed();
         }
-        answered
+        recovered
     }
 
-    /// Opens lanes for what is new and drops those of what is gone; one that is out ends when it comes back.
+    /// A panic is a bug of this program and costs one reading: the next pass lists again with a new collector or opens a
+    /// new reader.
+    fn replace_panicked(&mut self, reader: Option<(Arc<str>, u64)>, message: &str) {
+        let name = self.spec.name;
+        self.count_reason(ReadError::Malformed);
+        self.list_due = None;
+        match reader {
+            Some((key, generation)) => {
+                tracing::error!(
+                    collector = name,
+                    device = &*key,
+                    "reading panicked, the reader is replaced: {message}"
+                );
+                let key = NaturalKey(key);
+                if self.readers.get(&key).is_some_and(|slot| slot.generation == generation) {
+                    self.readers.remove(&key);
+                }
+            }
+            None => {
+                tracing::error!(collector = name, "listing panicked, the collector is replaced: {message}");
+                self.collector = Some((self.spec.make)(&self.setup));
+                (self.listing, self.lister_stuck) = (None, false);
+                self.state.listed = None;
+            }
+        }
+    }
+
+    /// Opens readers for what is new and drops those of what is gone; one that a task has ends when it comes back.
     fn adopt(&mut self, found: Vec<DiscoveredReader>) {
         let listed: Arc<[Arc<str>]> = found.iter().map(|(found, _)| Arc::clone(&found.key)).collect();
         if self.state.listed.as_deref() != Some(&*listed) {
             let here: BTreeSet<&Arc<str>> = listed.iter().collect();
-            self.lanes.retain(|key, _| here.contains(&key.0));
+            self.readers.retain(|key, _| here.contains(&key.0));
             self.state.listed = Some(Arc::clone(&listed));
         }
-        for (found, lane) in found {
-            let Some(lane) = lane else { continue };
+        for (found, reader) in found {
+            let Some(reader) = reader else { continue };
             self.generation += 1;
             let slot = ReaderSlot {
                 generation: self.generation,
-                lane: Some(lane),
+                reader: Some(reader),
                 busy: None,
                 stuck: false,
                 facts: Vec::new(),
                 faults: Vec::new(),
                 quarantined: 0,
             };
-            self.lanes.insert(NaturalKey(found.key), slot);
+            self.readers.insert(NaturalKey(found.key), slot);
         }
     }
 
     fn dispatch(&mut self, listed: bool, tasks: &mut Vec<Task>) {
         let (began, index, now, depth) = (Instant::now(), self.index, self.now, self.depth);
-        for (key, slot) in &mut self.lanes {
-            let Some(mut lane) = slot.lane.take() else { continue };
+        for (key, slot) in &mut self.readers {
+            let Some(mut reader) = slot.reader.take() else { continue };
             slot.busy = Some(began);
             let (key, generation, host) = (Arc::clone(&key.0), slot.generation, Arc::clone(&self.host));
-            tasks.push(Box::new(move || {
+            let lost = Arc::clone(&key);
+            let read = move || {
                 let mut cx = ReadContext { listed, ..ReadContext::new(&host, now, depth) };
                 let began = Instant::now();
-                let facts = lane.read(&mut cx);
+                let facts = reader.read(&mut cx);
                 let (faults, took) = (cx.faults, began.elapsed());
-                ReadResult::Read { index, key, generation, lane, facts, faults, took }
+                ReadResult::Read { index, key, generation, reader, facts, faults, took }
+            };
+            tasks.push(Box::new(move || {
+                let panicked = |message| ReadResult::Panicked { index, reader: Some((lost, generation)), message };
+                guarded(read).unwrap_or_else(panicked)
             }));
         }
     }
@@ -273,12 +331,12 @@ impl CollectorRunner {
         }
     }
 
-    /// The facts of every lane that answers.
+    /// The facts of every reader that responds.
     pub fn facts(&self) -> impl Iterator<Item = Fact> {
-        self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| slot.facts.iter().cloned())
+        self.readers.values().filter(|slot| !slot.stuck).flat_map(|slot| slot.facts.iter().cloned())
     }
 
-    /// What is past its deadline becomes stuck: reported, counted once, left alone.
+    /// Marks what is past its deadline as stuck: reported, counted once, left alone.
     pub fn expire(&mut self, now: Instant) {
         let deadline = self.spec.deadline;
         let late = |since: &Option<Instant>| since.is_some_and(|since| now.duration_since(since) >= deadline);
@@ -286,14 +344,17 @@ impl CollectorRunner {
         if late(&self.listing) && !self.lister_stuck {
             self.lister_stuck = true;
             newly_stuck += 1;
-            tracing::warn!(collector = self.spec.name, "its listing does not answer; it is left alone until it does");
+            tracing::warn!(
+                collector = self.spec.name,
+                "listing its devices does not respond; it is left alone until it does"
+            );
         }
-        for (key, slot) in &mut self.lanes {
+        for (key, slot) in &mut self.readers {
             if late(&slot.busy) && !slot.stuck {
                 slot.stuck = true;
                 newly_stuck += 1;
                 let name = self.spec.name;
-                tracing::warn!(collector = name, lane = &*key.0, "does not answer; it is left alone until it does");
+                tracing::warn!(collector = name, device = &*key.0, "not responding; it is left alone until it does");
             }
         }
         for _ in 0..newly_stuck {
@@ -304,7 +365,7 @@ impl CollectorRunner {
         }
     }
 
-    /// How it fares now.
+    /// Its state now.
     pub fn state(&mut self, now: Instant, taken: Timestamp) -> CollectorState {
         self.expire(now);
         let reading = self.is_reading();
@@ -312,7 +373,7 @@ impl CollectorRunner {
             self.state.listed = None;
         }
         let state = &mut self.state;
-        state.stuck = self.lanes.iter().filter(|(_, slot)| slot.stuck).map(|(key, _)| Arc::clone(&key.0)).collect();
+        state.stuck = self.readers.iter().filter(|(_, slot)| slot.stuck).map(|(key, _)| Arc::clone(&key.0)).collect();
         if self.lister_stuck {
             state.stuck.push(Arc::from("listing"));
         }
@@ -321,9 +382,90 @@ impl CollectorRunner {
             state.last_success = Some(taken);
         }
         let silent = state.stuck.iter().map(|key| Fault { source: Arc::clone(key), reason: ReadError::Timeout });
-        let read = self.lanes.values().filter(|slot| !slot.stuck).flat_map(|slot| &slot.faults);
+        let read = self.readers.values().filter(|slot| !slot.stuck).flat_map(|slot| &slot.faults);
         state.faults = self.list_faults.iter().chain(read).cloned().chain(silent).collect();
-        state.quarantined = self.lanes.values().map(|slot| slot.quarantined).sum();
+        state.quarantined = self.readers.values().map(|slot| slot.quarantined).sum();
         state.clone()
+    }
+}
+
+/// Runs a task; the message if it panicked.
+fn guarded<T>(task: impl FnOnce() -> T) -> Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(task)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+        text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".to_owned())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::host::collector::Filter;
+    use crate::host::fs::Fs;
+    use crate::host::io::Roots;
+    use crate::model::host::System;
+
+    /// Panics while it lists at 30 s and while it reads at 10 s.
+    struct Fragile;
+
+    impl Collector for Fragile {
+        fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+            assert_ne!(cx.now, BootTime(30_000), "listing at an odd moment");
+            Ok(vec![Discovered { key: Arc::from("mlx5_0"), device: None }])
+        }
+
+        fn open(&mut self, _found: &Discovered) -> Box<dyn DeviceReader> {
+            Box::new(Fragile)
+        }
+    }
+
+    impl DeviceReader for Fragile {
+        fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
+            assert_ne!(cx.now, BootTime(10_000), "reading at an odd moment");
+            vec![Arc::new(System::default()) as Fact]
+        }
+    }
+
+    fn pass(runner: &mut CollectorRunner, seconds: i64) -> usize {
+        let mut tasks = Vec::new();
+        runner.begin(BootTime(seconds * 1000), Depth::Full, false, &mut tasks);
+        while let Some(task) = tasks.pop() {
+            runner.accept(task(), &mut tasks);
+        }
+        assert!(!runner.is_reading(), "nothing is stuck");
+        runner.facts().count()
+    }
+
+    #[test]
+    fn a_reader_or_collector_that_panics_is_counted_and_replaced() {
+        let below = Path::new("/nonexistent");
+        let host = Host {
+            io: Arc::new(Fs::new()),
+            sysfs: below.join("sys"),
+            procfs: below.join("proc"),
+            roots: Roots::below(below),
+            route: None,
+            live: false,
+        };
+        let spec = Spec {
+            name: "fragile",
+            about: "",
+            interval: Duration::from_secs(10),
+            deadline: Duration::from_secs(1),
+            fresh: false,
+            make: |_| Box::new(Fragile),
+        };
+        let setup = Arc::new(Setup { host: host.clone(), filter: Filter::default() });
+        let mut runner = CollectorRunner::start(0, spec, &setup, Arc::new(host));
+        let malformed = ReadError::ALL.iter().position(|reason| *reason == ReadError::Malformed).unwrap();
+        assert_eq!(pass(&mut runner, 0), 1);
+        assert_eq!((pass(&mut runner, 10), runner.state.errors[malformed]), (0, 1));
+        assert_eq!((pass(&mut runner, 20), runner.state.errors[malformed]), (1, 1));
+        // A listing that panics costs no reader.
+        assert_eq!((pass(&mut runner, 30), runner.state.errors[malformed]), (1, 2));
+        assert_eq!((pass(&mut runner, 40), runner.state.errors[malformed]), (1, 2));
+        assert!(runner.state.listed.is_some());
     }
 }

@@ -1,4 +1,5 @@
-//! Turns readings into reports: facts joined, judged, held against the past, and remembered. No threads, no clock.
+//! Turns readings into reports: joins facts, assesses them against the history, and tracks findings. No threads, no
+//! clock.
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -6,16 +7,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::finding_tracker::FindingTracker;
-use super::history_updater::{HistoryEvent, HistoryUpdater};
+use super::finding_tracker::{FindingChanges, FindingTracker};
+use super::history_event::{HistoryEvent, run_event};
+use super::history_updater::HistoryUpdater;
 use super::report::HostReport;
+use super::store::{SavedFinding, SavedState};
 use super::vfmap::VfMapUpdater;
 use crate::assess::capacity::HostCapacity;
 use crate::assess::irq;
 use crate::assess::verdicts::{ResultCounts, Verdicts};
 use crate::assess::visibility::missing;
 use crate::assess::{View, assess};
-use crate::model::benchmark::{BenchmarkHistories, BenchmarkRun, Outcome};
+use crate::model::benchmark::{BenchmarkHistories, BenchmarkHistory, BenchmarkRun};
 use crate::model::check::{Check, CheckResult, Severity, Status};
 use crate::model::finding::{Condition, Finding, Hold, Subject, UnknownSubject};
 use crate::model::finding::{Event, EventKind};
@@ -26,7 +29,7 @@ use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fault, Snapshot};
-use crate::model::time::{BootTime, Timestamp, rfc3339};
+use crate::model::time::{BootTime, Timestamp, rfc3339, unix_millis};
 use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 
@@ -36,13 +39,21 @@ const RECENT: usize = 200;
 /// How long a finding that has ended is still shown as recovered.
 const RECOVERED: Duration = Duration::from_secs(600);
 
+/// Benchmarks that have not run for so long are forgotten.
+const BENCHMARK_AGE: Duration = Duration::from_secs(180 * 24 * 3600);
+
+/// Most benchmarks of ports that are remembered.
+const MAX_BENCHMARKS: usize = 4096;
+
 /// Everything about a host that outlives a pass.
 #[derive(Debug, Default)]
 pub struct Engine {
     history: History,
-    learner: HistoryUpdater,
-    mapper: VfMapUpdater,
-    ledger: FindingTracker,
+    history_updater: HistoryUpdater,
+    vf_map_updater: VfMapUpdater,
+    findings: FindingTracker,
+    /// Findings that began or ended since they were last asked for.
+    finding_changes: FindingChanges,
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
@@ -65,19 +76,22 @@ impl Engine {
         &self.history.baseline
     }
 
-    /// Takes what an earlier run remembered.
-    pub fn restore(&mut self, remembered: super::store::SavedState, now: Timestamp) {
-        self.history.baseline = remembered.baseline;
-        self.history.vf_map = remembered.vf_map;
-        self.history.probes = remembered.probes;
+    /// Restores what an earlier run saved, and its events, oldest first.
+    pub fn restore(&mut self, saved: SavedState, events: Vec<Event>, now: Timestamp) {
+        self.history.baseline = saved.baseline;
+        self.history.vf_map = saved.vf_map;
+        self.history.probes = saved.benchmarks;
         self.probes = Arc::new(self.history.probes.clone());
-        self.learner.restore(remembered.boot_id.clone(), remembered.kernel_log);
-        for (key, flaps) in remembered.flaps {
-            self.history.ports.entry(key).or_default().flaps = flaps.into_iter().map(|at| now.boot_time(at)).collect();
+        self.history_updater.restore(saved.boot_id.clone(), saved.kernel_log);
+        for (key, flaps) in saved.flaps {
+            let flaps = flaps.into_iter().map(|at| now.boot_time(unix_millis::to_wall(at))).collect();
+            self.history.ports.entry(key).or_default().flaps = flaps;
         }
-        self.ledger.restore(remembered.findings.into_iter().map(|(key, since)| (key, now.boot_time(since))));
-        self.boot_id = remembered.boot_id.map(Arc::from);
-        self.recent = remembered.events.into_iter().rev().take(RECENT).collect();
+        let findings =
+            saved.findings.into_iter().map(|saved| ((saved.check, saved.subject), now.boot_time(saved.since)));
+        self.findings.restore(findings);
+        self.boot_id = saved.boot_id.map(Arc::from);
+        self.recent = events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
     }
 
@@ -85,39 +99,31 @@ impl Engine {
     pub fn forget_baseline(&mut self) {
         self.history.baseline = Baseline::default();
         self.history.vf_map.accept();
+        self.findings.clear_at_once();
     }
 
-    /// Takes note that a probe which began then moved data through a function: it is known to work.
+    /// Notes that a benchmark which began then moved data through a function, so the function works.
     pub fn prove(&mut self, function: PciAddress, began: SystemTime) {
         self.history.vf_map.prove(function, began);
     }
 
-    /// Takes what came of a probe: into its past, and into the events unless it was skipped.
+    /// Records a benchmark's run in its history, and in the events unless it was skipped.
     pub fn record(&mut self, run: BenchmarkRun, now: Timestamp) {
-        if run.outcome != Outcome::Skipped {
-            let subject = run.key.port.as_ref().map(ToString::to_string).unwrap_or_default();
-            let text = format!("{} {}: {}", run.key.probe.as_str(), run.outcome.as_str(), run.text);
-            self.happened(now, [(EventKind::Probe, subject, text)]);
-        }
+        self.happened(now, run_event(&run));
         if let Some(function) = run.function.filter(|_| run.moved_data()) {
             self.prove(function, run.began());
         }
         self.history.probes.entry(run.key.clone()).or_default().record(run);
+        forget_old_benchmarks(&mut self.history.probes, now.wall);
         self.probes = Arc::new(self.history.probes.clone());
     }
 
-    /// Looks whether the host is in maintenance: findings are acknowledged only while it is.
+    /// Checks whether the host is in maintenance, while findings are only acknowledged.
     pub fn look_for_maintenance(&mut self, now: SystemTime, exists: impl Fn(&Path) -> bool) {
         self.maintenance = self.policy.maintenance.why(now, exists);
     }
 
-    /// Takes a baseline that someone accepted.
-    pub fn set_baseline(&mut self, baseline: Baseline) {
-        self.history.baseline = baseline;
-        self.history.vf_map.accept();
-    }
-
-    /// Leaves devices that are no longer read out of the baseline's expectations.
+    /// Removes devices that are no longer read from the baseline.
     pub fn keep_baseline(&mut self, keep: impl Fn(&str) -> bool) {
         self.history.baseline.devices.retain(|_, device| keep(&device.name));
     }
@@ -137,7 +143,34 @@ impl Engine {
         std::mem::take(&mut self.fresh)
     }
 
-    /// When each port flapped, for the state directory.
+    /// Findings that began or ended since the last call.
+    pub fn take_finding_changes(&mut self) -> FindingChanges {
+        std::mem::take(&mut self.finding_changes)
+    }
+
+    /// What is to be saved after a report.
+    pub fn saved_state(&self, report: &HostReport) -> SavedState {
+        let now = report.snapshot.taken;
+        let millis = |at: &BootTime| unix_millis::of(now.wall_time(*at));
+        let flaps = self.history.ports.iter().filter(|(_, past)| !past.flaps.is_empty());
+        let finding = |finding: &Finding| SavedFinding {
+            check: finding.condition.check.as_str().to_owned(),
+            subject: finding.condition.subject.to_string(),
+            since: now.wall_time(finding.since),
+        };
+        SavedState {
+            boot_id: report.snapshot.system().and_then(|system| system.boot_id.as_deref().map(str::to_owned)),
+            baseline: self.history.baseline.clone(),
+            flaps: flaps.map(|(key, past)| (key.clone(), past.flaps.iter().map(millis).collect())).collect(),
+            findings: report.findings.iter().map(finding).collect(),
+            vf_map: self.history.vf_map.clone(),
+            kernel_log: self.history.kernel_log,
+            benchmarks: self.history.probes.clone(),
+            applied: Vec::new(),
+        }
+    }
+
+    /// What passes have added up to.
     pub fn history(&self) -> &History {
         &self.history
     }
@@ -150,8 +183,8 @@ impl Engine {
         let policy = Arc::clone(&self.policy);
         // Rules look at the baseline as it was before this pass; a single look never adds to it.
         let before = if self.instant { Some(self.history.baseline.clone()) } else { None };
-        let mut news = self.learner.observe(&mut self.history, &snapshot, &topology, &lanes, &policy);
-        news.extend(self.mapper.observe(&mut self.history.vf_map, &snapshot));
+        let mut events = self.history_updater.observe(&mut self.history, &snapshot, &topology, &lanes, &policy);
+        events.extend(self.vf_map_updater.observe(&mut self.history.vf_map, &snapshot));
         if let Some(before) = before {
             self.history.baseline = before;
         }
@@ -172,15 +205,17 @@ impl Engine {
             let function = condition.pci_address.is_some_and(|address| silent.contains(&*address.to_string()));
             device || function || verdicts.undecided.iter().any(undecided)
         };
-        let changes = self.ledger.observe(now.tick, conditions, unseen, self.instant);
+        let changes = self.findings.observe(now.tick, conditions, unseen, self.instant);
         let booted = self.booted(&snapshot);
         self.happened(now, booted);
-        self.happened(now, news);
-        self.happened(now, changes.began.iter().map(|finding| told(EventKind::FindingBegan, finding)));
-        self.happened(now, changes.ended.iter().map(|finding| told(EventKind::FindingEnded, finding)));
+        self.happened(now, events);
+        self.happened(now, changes.began.iter().map(|finding| finding_event(EventKind::FindingBegan, finding)));
+        self.happened(now, changes.ended.iter().map(|finding| finding_event(EventKind::FindingEnded, finding)));
+        self.finding_changes.began.extend(changes.began);
+        self.finding_changes.ended.extend(changes.ended.iter().cloned());
         self.recovered.extend(changes.ended.into_iter().map(|finding| (finding, now.tick)));
         self.recovered.retain(|(_, ended)| now.tick.since(*ended) < RECOVERED);
-        let findings = self.ledger.findings();
+        let findings = self.findings.findings();
         let standings = self.standings(&verdicts, &findings, &excepted, now);
         let status = status(&snapshot, &verdicts, &findings);
         HostReport {
@@ -251,7 +286,7 @@ impl Engine {
         for finding in findings {
             let condition = &finding.condition;
             add(condition.check, condition.severity.into(), 1);
-            if self.ledger.lingers(finding, now.tick) {
+            if self.findings.lingers(finding, now.tick) {
                 add(condition.check, CheckResult::Ok, -1);
             }
         }
@@ -260,7 +295,7 @@ impl Engine {
         for undecided in verdicts.undecided.iter().filter(|u| !found.contains(&(u.check, &u.subject))) {
             add(undecided.check, CheckResult::Unknown, 1);
         }
-        for check in self.ledger.waiting() {
+        for check in self.findings.waiting() {
             add(check, CheckResult::Ok, 1);
         }
         for (condition, _) in excepted {
@@ -276,9 +311,9 @@ impl Engine {
         before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
     }
 
-    fn happened(&mut self, now: Timestamp, news: impl IntoIterator<Item = HistoryEvent>) {
+    fn happened(&mut self, now: Timestamp, events: impl IntoIterator<Item = HistoryEvent>) {
         let mut changed = false;
-        for (kind, subject, text) in news {
+        for (kind, subject, text) in events {
             let event = Event { time: rfc3339(now.wall), kind, subject, text };
             self.recent.push_front(event.clone());
             self.recent.truncate(RECENT);
@@ -288,6 +323,17 @@ impl Engine {
         if changed {
             self.shown = self.recent.iter().cloned().collect();
         }
+    }
+}
+
+/// Forgets benchmarks that have not run for long, and those beyond the number that is remembered, oldest first.
+fn forget_old_benchmarks(histories: &mut BenchmarkHistories, now: SystemTime) {
+    let last = |history: &BenchmarkHistory| history.last.as_ref().map(|run| run.at);
+    let is_old = |at: SystemTime| now.duration_since(at).is_ok_and(|age| age > BENCHMARK_AGE);
+    histories.retain(|_, history| !last(history).is_some_and(is_old));
+    while histories.len() > MAX_BENCHMARKS {
+        let oldest = histories.iter().min_by_key(|(_, history)| last(history)).map(|(key, _)| key.clone());
+        oldest.and_then(|key| histories.remove(&key));
     }
 }
 
@@ -310,7 +356,7 @@ fn silent(snapshot: &Snapshot) -> BTreeSet<&str> {
     stuck.chain(silent).chain(unread).collect()
 }
 
-fn told(kind: EventKind, finding: &Finding) -> HistoryEvent {
+fn finding_event(kind: EventKind, finding: &Finding) -> HistoryEvent {
     let condition = &finding.condition;
     let text = match kind {
         EventKind::FindingEnded => format!("{} no longer holds ({})", condition.check.as_str(), condition.reason),

@@ -7,13 +7,13 @@ use crate::model::check::Check;
 use crate::model::finding::{Condition, Finding, Hold, Subject};
 use crate::model::time::BootTime;
 
-/// Passes closer together than this count as one: a scrape between two passes of the interval is no proof.
+/// Passes closer together than this count as one: a scrape between two passes does not confirm a condition.
 const APART: Duration = Duration::from_secs(4);
 
 /// A finding of an earlier run whose condition is not seen within this time has ended; the next one is another.
 const REMEMBERED: Duration = Duration::from_secs(5 * 60);
 
-/// Who and what: one entry of the ledger.
+/// What identifies a condition.
 pub type Key = (Check, Subject);
 
 #[derive(Debug, Clone)]
@@ -100,6 +100,13 @@ impl FindingTracker {
         changes
     }
 
+    /// Lets findings whose condition is gone end in the next pass: someone said that what is there is meant.
+    pub fn clear_at_once(&mut self) {
+        for entry in self.entries.values_mut() {
+            entry.condition.clear_after = Duration::ZERO;
+        }
+    }
+
     /// What holds, worst first.
     pub fn findings(&self) -> Vec<Finding> {
         let mut findings: Vec<Finding> = self.entries.values().filter(|e| e.holds).map(Entry::finding).collect();
@@ -156,77 +163,77 @@ mod tests {
 
     #[test]
     fn a_condition_is_a_finding_when_it_has_held_and_ends_when_it_has_been_gone() {
-        let (mut ledger, held) =
+        let (mut tracker, held) =
             (FindingTracker::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::from_secs(60)));
-        assert!(ledger.observe(at(0), vec![held()], |_| false, false).began.is_empty());
-        assert!(ledger.observe(at(29), vec![held()], |_| false, false).began.is_empty());
-        assert_eq!(ledger.waiting().collect::<Vec<_>>(), [Check::DeviceMissing]);
-        let began = ledger.observe(at(30), vec![held()], |_| false, false).began;
+        assert!(tracker.observe(at(0), vec![held()], |_| false, false).began.is_empty());
+        assert!(tracker.observe(at(29), vec![held()], |_| false, false).began.is_empty());
+        assert_eq!(tracker.waiting().collect::<Vec<_>>(), [Check::DeviceMissing]);
+        let began = tracker.observe(at(30), vec![held()], |_| false, false).began;
         assert_eq!(began.first().map(|f| f.since), Some(at(0)));
-        assert!(ledger.observe(at(40), vec![], |_| false, false).ended.is_empty());
-        assert!(ledger.lingers(&began[0], at(40)));
-        assert_eq!(ledger.observe(at(90), vec![], |_| false, false).ended.len(), 1);
-        assert!(ledger.findings().is_empty());
+        assert!(tracker.observe(at(40), vec![], |_| false, false).ended.is_empty());
+        assert!(tracker.lingers(&began[0], at(40)));
+        assert_eq!(tracker.observe(at(90), vec![], |_| false, false).ended.len(), 1);
+        assert!(tracker.findings().is_empty());
     }
 
     #[test]
     fn an_interruption_starts_the_hold_time_again() {
-        let (mut ledger, held) =
+        let (mut tracker, held) =
             (FindingTracker::default(), || condition(Hold::For(Duration::from_secs(30)), Duration::ZERO));
-        ledger.observe(at(0), vec![held()], |_| false, false);
-        ledger.observe(at(20), vec![], |_| false, false);
-        ledger.observe(at(25), vec![held()], |_| false, false);
-        assert!(ledger.observe(at(50), vec![held()], |_| false, false).began.is_empty());
-        assert_eq!(ledger.observe(at(55), vec![held()], |_| false, false).began.len(), 1);
+        tracker.observe(at(0), vec![held()], |_| false, false);
+        tracker.observe(at(20), vec![], |_| false, false);
+        tracker.observe(at(25), vec![held()], |_| false, false);
+        assert!(tracker.observe(at(50), vec![held()], |_| false, false).began.is_empty());
+        assert_eq!(tracker.observe(at(55), vec![held()], |_| false, false).began.len(), 1);
     }
 
     #[test]
     fn scrapes_between_passes_do_not_count_as_passes() {
-        let (mut ledger, held) = (FindingTracker::default(), || condition(Hold::Passes(3), Duration::ZERO));
+        let (mut tracker, held) = (FindingTracker::default(), || condition(Hold::Passes(3), Duration::ZERO));
         for second in 0..10 {
             assert!(
-                ledger.observe(at(second), vec![held()], |_| false, false).began.is_empty() || second >= 8,
+                tracker.observe(at(second), vec![held()], |_| false, false).began.is_empty() || second >= 8,
                 "{second}"
             );
         }
-        assert_eq!(ledger.findings().len(), 1);
+        assert_eq!(tracker.findings().len(), 1);
     }
 
     #[test]
     fn a_subject_that_cannot_be_read_for_a_while_keeps_its_finding() {
-        let (mut ledger, held) = (FindingTracker::default(), || condition(Hold::None, Duration::ZERO));
-        assert_eq!(ledger.observe(at(0), vec![held()], |_| false, false).began.len(), 1);
-        assert!(ledger.observe(at(5), vec![], |_| true, false).ended.is_empty());
-        assert_eq!(ledger.observe(at(10), vec![], |_| false, false).ended.len(), 1);
+        let (mut tracker, held) = (FindingTracker::default(), || condition(Hold::None, Duration::ZERO));
+        assert_eq!(tracker.observe(at(0), vec![held()], |_| false, false).began.len(), 1);
+        assert!(tracker.observe(at(5), vec![], |_| true, false).ended.is_empty());
+        assert_eq!(tracker.observe(at(10), vec![], |_| false, false).ended.len(), 1);
     }
 
     #[test]
-    fn a_restart_forgets_nothing() {
-        let mut ledger = FindingTracker::default();
-        ledger.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
-        let changes = ledger.observe(
+    fn a_restart_keeps_the_beginning_of_a_finding() {
+        let mut tracker = FindingTracker::default();
+        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
+        let changes = tracker.observe(
             at(0),
             vec![condition(Hold::For(Duration::from_secs(30)), Duration::ZERO)],
             |_| false,
             false,
         );
         assert!(changes.began.is_empty(), "it began before");
-        assert_eq!(ledger.findings().first().map(|f| f.since), Some(at(-100)));
+        assert_eq!(tracker.findings().first().map(|f| f.since), Some(at(-100)));
     }
 
     #[test]
-    fn what_ended_while_nobody_looked_is_over() {
-        let mut ledger = FindingTracker::default();
-        ledger.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
-        ledger.observe(at(0), vec![], |_| false, false);
-        let changes = ledger.observe(at(3600), vec![condition(Hold::None, Duration::ZERO)], |_| false, false);
+    fn a_finding_that_ended_while_the_agent_was_down_begins_anew() {
+        let mut tracker = FindingTracker::default();
+        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
+        tracker.observe(at(0), vec![], |_| false, false);
+        let changes = tracker.observe(at(3600), vec![condition(Hold::None, Duration::ZERO)], |_| false, false);
         assert_eq!(changes.began.first().map(|finding| finding.since), Some(at(3600)));
     }
 
     #[test]
-    fn a_single_look_waits_for_nothing() {
-        let mut ledger = FindingTracker::default();
-        ledger.observe(at(0), vec![condition(Hold::For(Duration::from_secs(600)), Duration::ZERO)], |_| false, true);
-        assert_eq!(ledger.findings().len(), 1);
+    fn a_single_run_waits_for_nothing() {
+        let mut tracker = FindingTracker::default();
+        tracker.observe(at(0), vec![condition(Hold::For(Duration::from_secs(600)), Duration::ZERO)], |_| false, true);
+        assert_eq!(tracker.findings().len(), 1);
     }
 }

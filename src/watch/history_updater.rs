@@ -1,19 +1,22 @@
-//! What each pass adds to the past: flaps, counter windows, link changes, and the baseline.
+//! Adds each pass to the history: flaps, counter windows, link changes, and the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::baseline::learn_baseline;
+use super::history_event::HistoryEvent;
 use super::interrupt_tracker::InterruptTracker;
 use super::kernel_log_tracker::KernelLogTracker;
+use super::last_seen::LastSeen;
 use super::roce_windows::RoceWindows;
-use crate::assess::capacity::{HostCapacity, is_virtual};
-use crate::assess::irq::placement;
-use crate::assess::ports::baseline_key;
+use crate::assess::capacity::HostCapacity;
 use crate::model::finding::EventKind;
-use crate::model::history::{CounterWindow, History, IrqBaseline, LinkBaseline, LinkHistory, PortBaseline};
+use crate::model::history::{CounterWindow, History, LinkHistory};
 use crate::model::ids::{Guid, PciAddress, PortKey};
 use crate::model::irq::{IrqFunction, NodeCpus};
+use crate::model::net::NetdevSetup;
+use crate::model::net::NetdevStatistics;
 use crate::model::pcie::{AerSeverity, PciFunction};
 use crate::model::policy::{Policy, Thresholds};
 use crate::model::rdma::{Port, PortState, RdmaDevice};
@@ -21,15 +24,12 @@ use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 use crate::model::topology::Topology;
 use crate::model::units::times;
-use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond, link_bandwidth};
+use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond};
 
 /// Flaps kept for each port; a port that flaps more in twelve hours needs no exact count.
 const MOST_FLAPS: usize = 256;
 
-/// Something that happened: what, to whom, and a sentence.
-pub type HistoryEvent = (EventKind, String, String);
-
-/// Carries readings from one pass to the next.
+/// Compares each pass with the one before.
 #[derive(Debug, Default)]
 pub struct HistoryUpdater {
     ports: BTreeMap<PortKey, PortTracker>,
@@ -39,7 +39,15 @@ pub struct HistoryUpdater {
     interrupts: InterruptTracker,
     kernel_log: KernelLogTracker,
     roce: RoceWindows,
+    ports_seen: LastSeen<PortKey>,
+    functions_seen: LastSeen<PciAddress>,
+    netdevs_seen: LastSeen<Arc<str>>,
+    /// When histories were last pruned.
+    pruned: Option<BootTime>,
 }
+
+/// Time between two looks for what is gone.
+const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Default)]
 struct PortTracker {
@@ -57,7 +65,7 @@ impl HistoryUpdater {
         self.kernel_log.restore(boot_id, kernel_log);
     }
 
-    /// Takes a pass into the history and says what happened.
+    /// Adds a pass to the history and returns what happened.
     pub fn observe(
         &mut self,
         history: &mut History,
@@ -93,7 +101,46 @@ impl HistoryUpdater {
         self.kernel_log.observe(history, snapshot, &mut news);
         self.roce.observe(history, snapshot);
         learn_baseline(history, snapshot, topology, lanes, &mut news);
+        if self.pruned.is_none_or(|at| now.since(at) >= PRUNE_INTERVAL) {
+            self.pruned = Some(now);
+            self.prune(history, snapshot, topology);
+        }
         news
+    }
+
+    /// Forgets the histories of ports, functions and interfaces that have been gone for long. What is listed and does
+    /// not respond is not gone.
+    fn prune(&mut self, history: &mut History, snapshot: &Snapshot, topology: &Topology) {
+        let now = snapshot.taken.tick;
+        let listed = |name: &str| -> BTreeSet<Arc<str>> {
+            let listed = snapshot.collector(name).and_then(|collector| collector.listed.as_deref());
+            listed.into_iter().flatten().cloned().collect()
+        };
+        let devices = listed("rdma");
+        let known = history.ports.keys().chain(history.roce.keys()).chain(self.ports.keys()).cloned().collect();
+        for key in self.ports_seen.expire(known, |key| devices.contains(key.device.as_str()), now) {
+            history.ports.remove(&key);
+            history.roce.remove(&key);
+            self.ports.remove(&key);
+            self.roce.forget_port(&key);
+        }
+        let mut functions: BTreeSet<PciAddress> = topology.links.values().map(|link| link.name).collect();
+        functions.extend(listed("pci").iter().filter_map(|key| key.parse::<PciAddress>().ok()));
+        functions.extend(snapshot.all::<IrqFunction>().map(|function| function.address));
+        let known = history.functions.keys().chain(history.irqs.keys()).chain(self.links.keys()).copied().collect();
+        for address in self.functions_seen.expire(known, |address| functions.contains(address), now) {
+            history.functions.remove(&address);
+            history.irqs.remove(&address);
+            self.links.remove(&address);
+            self.interrupts.forget(address);
+        }
+        let mut netdevs: BTreeSet<&str> = snapshot.all::<NetdevStatistics>().map(|fact| &*fact.netdev).collect();
+        netdevs.extend(snapshot.all::<NetdevSetup>().map(|fact| &*fact.netdev));
+        let known = history.netdevs.keys().cloned().collect();
+        for netdev in self.netdevs_seen.expire(known, |netdev| netdevs.contains(&**netdev), now) {
+            history.netdevs.remove(&netdev);
+            self.roce.forget_netdev(&netdev);
+        }
     }
 
     /// Whether the host has been up for long enough that a flap is one.
@@ -278,101 +325,5 @@ fn count_errors(history: &mut History, function: &PciFunction, now: BootTime) {
         if let Some(total) = total {
             window.push(now, total);
         }
-    }
-}
-
-/// Raises the baseline to what is seen: a device, a port's best rate, a link's best speed and width. It never falls
-/// by itself. VFs come and go with their guests and are not learned.
-fn learn_baseline(
-    history: &mut History,
-    snapshot: &Snapshot,
-    topology: &Topology,
-    lanes: &HostCapacity,
-    news: &mut Vec<HistoryEvent>,
-) {
-    let nodes = history.nodes.clone();
-    for device in snapshot.devices() {
-        let function = device.identity.pci_address;
-        if function.is_some_and(|function| is_virtual(snapshot, function)) {
-            continue;
-        }
-        let key = baseline_key(history, device);
-        // What was learned of it while its GUID could not be read.
-        if key != device.name.as_str()
-            && let Some(known) = history.baseline.devices.remove(device.name.as_str())
-        {
-            history.baseline.devices.entry(key.clone()).or_insert(known);
-        }
-        if !history.baseline.devices.contains_key(&key) {
-            news.push((
-                EventKind::BaselineLearned,
-                device.name.to_string(),
-                format!("{} is known from now on", device.name),
-            ));
-        }
-        let known = history.baseline.devices.entry(key).or_default();
-        if known.name != device.name.as_str() {
-            device.name.as_str().clone_into(&mut known.name);
-        }
-        if let Some(function) =
-            function.filter(|f| known.pci_address.as_ref().is_none_or(|text| *text != f.to_string()))
-        {
-            known.pci_address = Some(function.to_string());
-        }
-        for port in device.ports.iter().filter(|port| port.is_active()) {
-            let lane = lanes.ports.get(&PortKey { device: device.name.clone(), port: port.number });
-            let rate = lane.and_then(|lane| lane.rate).map(|rate| rate.0);
-            let known =
-                known.ports.entry(port.number).or_insert(PortBaseline { active: true, rate_bytes_per_second: None });
-            known.active = true;
-            known.rate_bytes_per_second = match (known.rate_bytes_per_second, rate) {
-                (Some(before), Some(now)) => Some(before.max(now)),
-                (before, now) => before.or(now),
-            };
-        }
-        let Some(function) = function else { continue };
-        let vectors = snapshot.all::<IrqFunction>().find(|vectors| vectors.address == function);
-        if let Some(placement) = vectors.and_then(|vectors| placement(&nodes, vectors)) {
-            let share = |placed: &IrqBaseline| (u128::from(placed.local) << 64) / u128::from(placed.vectors.max(1));
-            let better = known.interrupts.is_none_or(|before| share(&placement) >= share(&before));
-            known.interrupts = if better { Some(placement) } else { known.interrupts };
-        }
-        let seen: Vec<LinkBaseline> = topology
-            .path(function)
-            .map_while(|link| {
-                let (speed, width) = (link.speed().current?, link.width().current?);
-                Some(LinkBaseline { pci_address: link.name.to_string(), transfers_per_second: speed.0, lanes: width.0 })
-            })
-            .collect();
-        for (hop, link) in seen.iter().enumerate() {
-            let before = match hop {
-                0 => known.path.first_mut(),
-                _ => known.path.iter_mut().skip(1).find(|before| before.pci_address == link.pci_address),
-            };
-            match before {
-                Some(before) => raise(before, link, &device.name.to_string(), news),
-                None => known.path.push(link.clone()),
-            }
-        }
-        if !seen.is_empty() && topology.is_whole(function) {
-            let here =
-                |before: &LinkBaseline| topology.path(function).any(|l| l.name.to_string() == before.pci_address);
-            known.path.retain(here);
-        }
-    }
-}
-
-fn raise(before: &mut LinkBaseline, now: &LinkBaseline, device: &str, news: &mut Vec<HistoryEvent>) {
-    let bandwidth = |link: &LinkBaseline| link_bandwidth(link.rate().0, link.rate().1).0;
-    if bandwidth(now) > bandwidth(before) * (1.0 + 1e-9) {
-        let (old, new) = (before.rate(), now.rate());
-        let text = format!(
-            "the link above {} is better than before: {} {} was {} {}",
-            now.pci_address, new.0, new.1, old.0, old.1
-        );
-        news.push((EventKind::BaselineLearned, device.to_owned(), text));
-        *before = now.clone();
-    } else if before.pci_address != now.pci_address {
-        before.pci_address.clone_from(&now.pci_address);
     }
 }

@@ -49,6 +49,11 @@ impl InterruptTracker {
             known.observe(past.entry(function.address).or_default(), function);
         }
     }
+
+    /// Forgets a function that is gone.
+    pub fn forget(&mut self, address: PciAddress) {
+        self.functions.remove(&address);
+    }
 }
 
 impl Function {

@@ -1,6 +1,6 @@
-//! How far the kernel log has been read, over restarts too, and what of it was lost.
+//! How far the kernel log was read, across restarts too, and how many records were lost.
 
-use super::history_updater::HistoryEvent;
+use super::history_event::HistoryEvent;
 use crate::model::finding::EventKind;
 use crate::model::history::History;
 use crate::model::kmsg::KernelLog;
@@ -16,12 +16,12 @@ pub struct KernelLogTracker {
 }
 
 impl KernelLogTracker {
-    /// Takes what an earlier run remembered.
+    /// Restores what an earlier run saved.
     pub fn restore(&mut self, boot_id: Option<String>, last: Option<u64>) {
         self.earlier = boot_id.zip(last);
     }
 
-    /// Takes a pass, and says when records were lost: while the agent ran, or while it did not.
+    /// Takes a pass and reports lost records: dropped while the agent ran, or while it did not.
     pub fn observe(&mut self, history: &mut History, snapshot: &Snapshot, news: &mut Vec<HistoryEvent>) {
         let Some(log) = snapshot.all::<KernelLog>().next() else { return };
         let boot_id = snapshot.system().and_then(|system| system.boot_id.as_deref());
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_lost_is_said_once() {
+    fn lost_records_are_reported_once() {
         let mut track = KernelLogTracker::default();
         assert!(news(&mut track, &snapshot(0, 9, 0)).is_empty());
         assert_eq!(news(&mut track, &snapshot(0, 99, 40)).len(), 1);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_came_and_went_while_nobody_read() {
+    fn records_dropped_while_the_agent_was_down_are_reported_at_its_start() {
         let restored = |boot: &str| {
             let mut track = KernelLogTracker::default();
             track.restore(Some(boot.to_owned()), Some(100));

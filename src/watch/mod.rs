@@ -1,27 +1,28 @@
 //! Keeps a host over time: poller, history, baseline, findings with their hold times, events.
 
-mod alarm;
+mod baseline;
 pub mod clock;
 pub mod collector_runner;
 pub mod engine;
-mod files;
+mod file_watcher;
 pub mod finding_tracker;
 pub mod heartbeat;
+pub mod history_event;
 pub mod history_updater;
 pub mod interrupt_tracker;
 pub mod kernel_log_tracker;
+mod last_seen;
 pub mod poller;
 pub mod poller_handle;
-pub mod probes;
 pub mod reader_pool;
 pub mod report;
 pub mod roce_windows;
+mod state_writer;
 pub mod store;
 pub mod vfmap;
-pub mod watcher;
-mod written;
 
 pub use engine::Engine;
+pub use file_watcher::FileWatcher;
 pub use poller::Poller;
 pub use poller_handle::PollerHandle;
 pub use report::HostReport;

@@ -1,8 +1,9 @@
 //! The poller: the only reader of the host.
 //!
-//! It keeps each collector's interval, has every lane read by a [crew](super::crew) in which nobody waits for one that
-//! hangs, publishes a pass when all lanes have answered or `GRACE` is over, and reports a lane past its deadline as
-//! stuck until it answers. Whoever wants fresh facts asks [`PollerHandle::report`]; all who ask at once share one pass.
+//! It keeps each collector's interval, has every device read by a [pool](super::reader_pool) in which nothing waits for a
+//! reader that hangs, publishes a pass when all readers have responded or `GRACE` is over, and reports a reader past its
+//! deadline as stuck until it responds. Whoever wants fresh facts asks [`PollerHandle::report`]; all who ask at once share
+//! one pass. It alone writes the state directory, and applies the requests that commands leave there.
 
 use std::io;
 use std::sync::Arc;
@@ -11,26 +12,29 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::{oneshot, watch};
 
-use super::alarm::Alarm;
 use super::clock::Clock;
 use super::collector_runner::{CollectorRunner, ReadResult};
 use super::engine::Engine;
+use super::file_watcher::FileWatcher;
 use super::heartbeat::Heartbeat;
 use super::poller_handle::{PollerHandle, PollerMessage, PublishedReport};
 use super::reader_pool::ReaderPool;
 use super::report::HostReport;
-use super::store::Store;
+use super::state_writer::StateWriter;
+use super::store::{Store, StoreError};
 use crate::host::collector::Setup;
 use crate::host::{Depth, Host, Spec};
+use crate::model::check::Severity;
 use crate::model::finding::EventKind;
+use crate::model::finding::Finding;
 use crate::model::history::Baseline;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 
-/// After so long without an answer, other hands take over the readings that wait.
-const RELIEF: Duration = Duration::from_millis(20);
+/// After so long without a result, more workers take over the readings that wait.
+const WORKER_DELAY: Duration = Duration::from_millis(20);
 
-/// How long a pass waits for lanes that are late; they join the next report.
+/// How long a pass waits for readers that are late; they join the next report.
 const GRACE: Duration = Duration::from_millis(500);
 
 /// Counters are read at least this often.
@@ -43,34 +47,32 @@ struct ReportRequest {
     reply: oneshot::Sender<Arc<HostReport>>,
 }
 
-/// How long the kernel log may go on before it is kept how far it was read.
-const LOG_KEPT: Duration = Duration::from_secs(60);
-
 /// Reads a host and publishes reports.
 pub struct Poller {
     clock: Arc<dyn Clock>,
     engine: Engine,
-    store: Option<Store>,
-    saved: bool,
-    /// The last kernel log record that the state directory knows, and since when.
-    log_kept: (Option<u64>, BootTime),
+    state: StateWriter,
+    /// Whether findings that begin and end are logged.
+    logs_findings: bool,
     host: Arc<Host>,
     collectors: Vec<CollectorRunner>,
-    crew: ReaderPool<ReadResult>,
+    pool: ReaderPool<ReadResult>,
     inbox: Receiver<PollerMessage>,
     sender: Sender<PollerMessage>,
     publish: watch::Sender<Option<PublishedReport>>,
     waiting: Vec<ReportRequest>,
+    /// Whether requests may wait in the state directory.
+    requests_changed: bool,
     counters_read: Option<BootTime>,
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
     heartbeat: Heartbeat,
     /// How long it may sleep at a time.
-    nap: Duration,
+    max_sleep: Duration,
 }
 
 impl Poller {
-    /// Makes these collectors and a crew for them. With a store, what it remembers is taken up.
+    /// Makes these collectors and a pool for them. With a store, what it has saved is restored.
     ///
     /// # Errors
     /// The system has no more threads.
@@ -82,19 +84,16 @@ impl Poller {
         store: Option<Store>,
     ) -> io::Result<Self> {
         let (sender, inbox) = channel();
-        let bell = sender.clone();
-        // A poller that has stopped hears nothing any more.
-        let crew = ReaderPool::new(move || _ = bell.send(PollerMessage::Idle))?;
+        let on_idle = sender.clone();
+        // A poller that has stopped receives nothing.
+        let pool = ReaderPool::new(move || _ = on_idle.send(PollerMessage::PoolIdle))?;
         let host = Arc::new(setup.host.clone());
-        let start = |(index, spec)| CollectorRunner::start(index, spec, setup, Arc::clone(&host));
+        let setup = Arc::new(setup.clone());
+        let start = |(index, spec)| CollectorRunner::start(index, spec, &setup, Arc::clone(&host));
         let collectors = specs.into_iter().enumerate().map(start).collect();
-        let mut store = store;
-        if let Some(store) = &mut store {
-            let (remembered, troubles) = store.load();
-            for trouble in troubles {
-                tracing::error!("{trouble}");
-            }
-            engine.restore(remembered, clock.now());
+        let has_store = store.is_some();
+        let state = StateWriter::open(store, &mut engine, clock.now());
+        if has_store {
             engine.keep_baseline(|name| setup.filter.allows(name));
         }
         let (publish, _) = watch::channel(None);
@@ -102,20 +101,20 @@ impl Poller {
         Ok(Self {
             clock,
             engine,
-            store,
-            saved: true,
-            log_kept: (None, BootTime(0)),
+            state,
+            logs_findings: false,
             host,
             collectors,
-            crew,
+            pool,
             inbox,
             sender,
             publish,
             waiting,
+            requests_changed: false,
             counters_read,
             fresh,
             heartbeat: Heartbeat::default(),
-            nap: COUNTERS,
+            max_sleep: COUNTERS,
         })
     }
 
@@ -126,7 +125,7 @@ impl Poller {
 
     /// Its sign of life, which comes at least this often while it runs.
     pub fn heartbeat(&mut self, every: Duration) -> Heartbeat {
-        self.nap = every.max(Duration::from_millis(1));
+        self.max_sleep = every.max(Duration::from_millis(1));
         self.heartbeat.clone()
     }
 
@@ -139,10 +138,10 @@ impl Poller {
     ///
     /// # Errors
     /// The state directory cannot be written.
-    pub fn accept_baseline(&mut self, limit: Duration) -> Result<Arc<HostReport>, super::store::StoreError> {
+    pub fn accept_baseline(&mut self, limit: Duration) -> Result<Arc<HostReport>, StoreError> {
         self.engine.forget_baseline();
         let report = self.pass(limit);
-        self.save(&report)?;
+        self.state.save(&self.engine, &report)?;
         Ok(report)
     }
 
@@ -153,10 +152,19 @@ impl Poller {
 
     /// Runs until it is told to stop.
     pub fn run(mut self) {
-        let place = |name: &str| self.collectors.iter().position(|collector| collector.spec.name == name);
-        let alarm = Alarm::of_collectors(&self.host, place, &self.sender);
+        self.logs_findings = true;
+        let index_of = |name: &str| self.collectors.iter().position(|collector| collector.spec.name == name);
+        let sender = self.sender.clone();
+        let on_change = move |collector: Option<usize>| {
+            // A poller that has stopped receives nothing.
+            let _ = sender.send(collector.map_or(PollerMessage::RequestsChanged, PollerMessage::FilesChanged));
+        };
+        let watcher = FileWatcher::of_collectors(&self.host, index_of, self.state.requests_folder(), on_change);
         loop {
             self.heartbeat.increment();
+            if !self.apply_requests() {
+                break;
+            }
             let now = self.clock.now().tick;
             let wanted = !self.waiting.is_empty();
             let deep = wanted || self.counters_read.is_none_or(|at| now.since(at) >= COUNTERS);
@@ -169,29 +177,40 @@ impl Poller {
                     break;
                 }
                 self.publish();
-                if let Some(alarm) = &alarm {
-                    alarm.look(&due);
+                if let Some(watcher) = &watcher {
+                    watcher.refresh();
                 }
             }
             if !self.idle() {
                 break;
             }
         }
-        self.leave();
-    }
-
-    /// Keeps how far the kernel log was read, so that what is dropped until the next start is told apart from that.
-    fn leave(&mut self) {
         let last = self.publish.borrow().as_ref().map(|published| Arc::clone(&published.report));
-        let moved = self.engine.history().kernel_log != self.log_kept.0;
-        if let Some(report) = last.filter(|_| moved)
-            && let Err(error) = self.save(&report)
-        {
-            tracing::error!("state is not kept: {error}");
+        if let Some(report) = last {
+            self.state.finish(&mut self.engine, &report);
         }
     }
 
-    /// One pass of everything, waited for until every lane has answered or is stuck, or `limit` is over.
+    /// Applies the requests that wait, saves, and answers them; false when told to stop.
+    pub fn apply_requests(&mut self) -> bool {
+        let Some(applied) = self.state.take_requests(&mut self.engine, self.clock.now()) else { return true };
+        if applied.accepts {
+            // What is there now, and not what was there at the last pass.
+            let all: Vec<usize> = (0..self.collectors.len()).collect();
+            let now = self.clock.now().tick;
+            if !self.read(&all, now, Depth::Full, true, self.longest_deadline()) {
+                // Neither saved nor answered as applied: the next start applies them.
+                return false;
+            }
+            self.engine.forget_baseline();
+        }
+        self.state.mark_applied(&applied);
+        self.publish();
+        self.state.answer(applied, &self.engine);
+        true
+    }
+
+    /// One pass of everything; waits until every reader has responded or is stuck, or `limit` is over.
     pub fn pass(&mut self, limit: Duration) -> Arc<HostReport> {
         let now = self.clock.now().tick;
         let all: Vec<usize> = (0..self.collectors.len()).collect();
@@ -201,7 +220,7 @@ impl Poller {
 
     fn longest_deadline(&self) -> Duration {
         let longest = self.collectors.iter().map(|collector| collector.spec.deadline).max();
-        // For the listing and then for the lanes, so that what does not answer is stuck in the first report already.
+        // For the listing and then for the readers, so that what hangs is stuck in the first report already.
         longest.unwrap_or_default() * 2
     }
 
@@ -219,28 +238,28 @@ impl Poller {
                 collector.begin(now, depth, listing, &mut tasks);
             }
         }
-        self.crew.add(tasks);
+        self.pool.add(tasks);
         if depth == Depth::Full {
             self.counters_read = Some(now);
             let whole = (0..).zip(&self.collectors).all(|(index, c)| !c.spec.fresh || due.contains(&index));
             self.fresh = if whole { Some(began) } else { self.fresh };
         }
-        let mut relieved = began;
+        let mut checked = began;
         while self.collectors.iter().any(CollectorRunner::is_reading) {
             let now = Instant::now();
             if now >= until {
                 break;
             }
-            // By the clock and not by silence: however many ask meanwhile, what hangs is relieved.
-            if now.duration_since(relieved) >= RELIEF {
-                relieved = now;
+            // By the clock and not by silence: however many ask meanwhile, workers are added.
+            if now.duration_since(checked) >= WORKER_DELAY {
+                checked = now;
                 self.heartbeat.increment();
-                self.relieve(now);
+                self.add_workers(now);
                 continue;
             }
-            match self.inbox.recv_timeout(until.saturating_duration_since(now).min(RELIEF)) {
+            match self.inbox.recv_timeout(until.saturating_duration_since(now).min(WORKER_DELAY)) {
                 Ok(message) => {
-                    if !self.take(message) {
+                    if !self.handle_message(message) {
                         return false;
                     }
                 }
@@ -251,41 +270,40 @@ impl Poller {
         true
     }
 
-    /// Puts more hands to readings that wait, and finds what has not come back in time.
-    fn relieve(&mut self, now: Instant) {
-        self.take_results();
-        if let Err(error) = self.crew.relieve() {
+    /// Adds workers for readings that wait, and finds what has not come back in time.
+    fn add_workers(&mut self, now: Instant) {
+        self.collect_results();
+        if let Err(error) = self.pool.add_workers() {
             tracing::error!("no more threads: {error}");
         }
         self.collectors.iter_mut().for_each(|collector| collector.expire(now));
     }
 
-    /// Takes what the crew has finished, and gives it what follows from that.
-    fn take_results(&mut self) {
+    /// Takes the pool's results and queues the readings that follow from them.
+    fn collect_results(&mut self) {
         let mut tasks = Vec::new();
-        for done in self.crew.collect() {
-            let (ReadResult::Listed { index, .. } | ReadResult::Read { index, .. }) = &done;
-            let Some(collector) = self.collectors.get_mut(*index) else { continue };
-            if let Some((lane, took)) = collector.take(done, &mut tasks) {
+        for result in self.pool.collect() {
+            let Some(collector) = self.collectors.get_mut(result.index()) else { continue };
+            if let Some((device, took)) = collector.accept(result, &mut tasks) {
                 let name = collector.spec.name;
-                tracing::warn!(collector = name, lane = &*lane, "answers again after {} s", took.as_secs());
+                tracing::warn!(collector = name, device = &*device, "responds again after {} s", took.as_secs());
             }
         }
-        self.crew.add(tasks);
+        self.pool.add(tasks);
     }
 
     /// Waits for the next thing to do; false when told to stop.
     fn idle(&mut self) -> bool {
-        while self.waiting.is_empty() {
+        while self.waiting.is_empty() && !std::mem::take(&mut self.requests_changed) {
             let now = self.clock.now().tick;
             let next = self.collectors.iter().map(|c| c.due.map_or(Duration::ZERO, |due| due.since(now))).min();
             let left = next.unwrap_or(COUNTERS);
             if left.is_zero() {
                 return true;
             }
-            match self.inbox.recv_timeout(left.min(self.nap)) {
+            match self.inbox.recv_timeout(left.min(self.max_sleep)) {
                 Ok(message) => {
-                    if !self.take(message) {
+                    if !self.handle_message(message) {
                         return false;
                     }
                 }
@@ -296,15 +314,17 @@ impl Poller {
         true
     }
 
-    /// Takes one message; false when it says stop.
-    fn take(&mut self, message: PollerMessage) -> bool {
+    /// Handles one message; false when it says stop.
+    fn handle_message(&mut self, message: PollerMessage) -> bool {
         match message {
-            PollerMessage::Idle => self.take_results(),
-            PollerMessage::Changed(index) => {
+            PollerMessage::PoolIdle => self.collect_results(),
+            // The next round of the loop applies them.
+            PollerMessage::RequestsChanged => self.requests_changed = true,
+            PollerMessage::FilesChanged(index) => {
                 let now = self.clock.now().tick;
                 self.collectors.get_mut(index).into_iter().for_each(|collector| collector.hasten(now));
             }
-            PollerMessage::Want(age, reply) => {
+            PollerMessage::ReportWanted(age, reply) => {
                 self.waiting.push(ReportRequest { asked: Instant::now(), age, reply });
                 self.answer();
             }
@@ -314,24 +334,34 @@ impl Poller {
             }
             PollerMessage::Probe(run) => {
                 self.engine.record(*run, self.clock.now());
-                self.saved = false;
+                self.state.mark_unsaved();
             }
             PollerMessage::Stop => return false,
         }
         true
     }
 
-    /// Judges what was read and lets everyone see it.
-    fn publish(&mut self) -> Arc<HostReport> {
+    /// Judges what was read.
+    fn evaluate(&mut self) -> Arc<HostReport> {
         let taken = self.clock.now();
         let now = Instant::now();
         let states = self.collectors.iter_mut().map(|collector| collector.state(now, taken)).collect();
         let facts = self.collectors.iter().flat_map(CollectorRunner::facts);
         let snapshot = Snapshot::new(taken, facts, states);
         self.engine.look_for_maintenance(taken.wall, |marker| std::fs::symlink_metadata(marker).is_ok());
-        let report = Arc::new(self.engine.observe(snapshot));
-        self.keep(&report);
-        let published = PublishedReport { report: Arc::clone(&report), began: self.fresh.unwrap_or(now) };
+        Arc::new(self.engine.observe(snapshot))
+    }
+
+    /// Judges what was read and lets everyone see it.
+    fn publish(&mut self) -> Arc<HostReport> {
+        let report = self.evaluate();
+        if self.logs_findings {
+            let changes = self.engine.take_finding_changes();
+            changes.began.iter().for_each(log_beginning);
+            changes.ended.iter().for_each(log_end);
+        }
+        self.state.persist(&mut self.engine, &report);
+        let published = PublishedReport { report: Arc::clone(&report), began: self.fresh.unwrap_or_else(Instant::now) };
         self.publish.send_replace(Some(published));
         self.answer();
         report
@@ -349,42 +379,20 @@ impl Poller {
             }
         }
     }
+}
 
-    /// Writes events, and the state when something happened, the last attempt failed, or the kernel log went on.
-    fn keep(&mut self, report: &HostReport) {
-        let events = self.engine.take_events();
-        let Some(store) = &mut self.store else { return };
-        for run in super::probes::take_up(store.directory()) {
-            self.engine.record(run, self.clock.now());
-            self.saved = false;
-        }
-        if let Some(baseline) = store.replaced() {
-            self.engine.set_baseline(baseline);
-        }
-        let (log, now) = (self.engine.history().kernel_log, report.snapshot.taken.tick);
-        let (known, since) = self.log_kept;
-        let moved = log != known && now.since(since) >= LOG_KEPT;
-        let quiet = events.is_empty() && self.saved && !moved;
-        let appended = store.append(events);
-        let saved = if quiet { Ok(()) } else { self.save(report) };
-        match appended.and(saved) {
-            Ok(()) => {
-                self.saved = true;
-                if !quiet {
-                    self.log_kept = (log, now);
-                }
-            }
-            Err(error) => {
-                if std::mem::replace(&mut self.saved, false) {
-                    tracing::error!("state is not kept: {error}");
-                }
-            }
-        }
+fn log_beginning(finding: &Finding) {
+    let condition = &finding.condition;
+    let (check, subject, summary) = (condition.check.as_str(), condition.subject.to_string(), &condition.summary);
+    match condition.severity {
+        Severity::Critical => tracing::error!(check, subject, "{summary}"),
+        Severity::Warning => tracing::warn!(check, subject, "{summary}"),
+        Severity::Info => tracing::info!(check, subject, "{summary}"),
     }
+}
 
-    fn save(&mut self, report: &HostReport) -> Result<(), super::store::StoreError> {
-        let Some(store) = &mut self.store else { return Ok(()) };
-        let boot_id = report.snapshot.system().and_then(|system| system.boot_id.clone());
-        store.save(boot_id.as_deref(), self.engine.history(), &report.findings, report.snapshot.taken)
-    }
+fn log_end(finding: &Finding) {
+    let condition = &finding.condition;
+    let (check, subject) = (condition.check.as_str(), condition.subject.to_string());
+    tracing::info!(check, subject, "ended: {}", condition.summary);
 }

@@ -21,12 +21,14 @@ pub struct PublishedReport {
 
 /// What the poller is told.
 pub enum PollerMessage {
-    /// The crew has run out of work.
-    Idle,
+    /// The reader pool has run out of work.
+    PoolIdle,
     /// Files that this collector reads have changed.
-    Changed(usize),
+    FilesChanged(usize),
+    /// A command has handed over a request.
+    RequestsChanged,
     /// Someone wants facts no older than this.
-    Want(Duration, oneshot::Sender<Arc<HostReport>>),
+    ReportWanted(Duration, oneshot::Sender<Arc<HostReport>>),
     /// The policy changed; a sentence for the events.
     Policy(Arc<Policy>, String),
     /// A probe ran, or was skipped.
@@ -56,7 +58,7 @@ impl PollerHandle {
             return Some(Arc::clone(&published.report));
         }
         let (reply, answer) = oneshot::channel();
-        if self.inbox.send(PollerMessage::Want(age, reply)).is_err() {
+        if self.inbox.send(PollerMessage::ReportWanted(age, reply)).is_err() {
             return self.latest();
         }
         match tokio::time::timeout(wait, answer).await {

@@ -1,9 +1,9 @@
-//! The crew: threads that lanes borrow for as long as a reading takes.
+//! Threads that run readings.
 //!
-//! One hand runs everything as long as nothing blocks, which costs a handful of context switches a pass however many
-//! lanes there are. When readings take long or do not come back, [`ReaderPool::relieve`] puts more hands to the queue, so that
-//! slow lanes run side by side and one that hangs holds up nobody else. A lane is moved into its reading and comes back with it: it can't be read twice
-//! at a time.
+//! One worker runs everything as long as nothing blocks, which costs a handful of context switches a pass however many
+//! readers there are. When readings take long or hang, [`ReaderPool::add_workers`] starts more workers, so that slow
+//! readers run side by side and one that hangs blocks nobody else. A reader is moved into its task and comes back with
+//! the result, so nothing reads a device twice at a time.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,12 +13,12 @@ use std::thread;
 /// Readers need little stack.
 const STACK: usize = 256 * 1024;
 
-/// Hands that stay when there is nothing to do.
-const SPARE: usize = 1;
+/// Workers that stay when there is nothing to do.
+const MAX_IDLE: usize = 1;
 
 type Task<T> = Box<dyn FnOnce() -> T + Send>;
 
-/// Threads and their queue.
+/// Worker threads and their queue.
 pub struct ReaderPool<T> {
     shared: Arc<Shared<T>>,
 }
@@ -26,7 +26,7 @@ pub struct ReaderPool<T> {
 struct Shared<T> {
     state: Mutex<State<T>>,
     work: Condvar,
-    bell: Box<dyn Fn() + Send + Sync>,
+    on_idle: Box<dyn Fn() + Send + Sync>,
 }
 
 struct State<T> {
@@ -38,25 +38,25 @@ struct State<T> {
 }
 
 impl<T: Send + 'static> ReaderPool<T> {
-    /// A crew with one hand. `bell` is rung whenever the queue has run empty.
+    /// A pool with one worker. `on_idle` is called whenever the queue has run empty.
     ///
     /// # Errors
     /// The system has no more threads.
-    pub fn new(bell: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
+    pub fn new(on_idle: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
         let state = State { queue: VecDeque::new(), results: Vec::new(), busy: 0, idle: 0, closed: false };
-        let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), bell: Box::new(bell) });
-        let crew = Self { shared };
-        crew.hire()?;
-        Ok(crew)
+        let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), on_idle: Box::new(on_idle) });
+        let pool = Self { shared };
+        pool.spawn_worker()?;
+        Ok(pool)
     }
 
-    fn hire(&self) -> io::Result<()> {
+    fn spawn_worker(&self) -> io::Result<()> {
         let shared = Arc::clone(&self.shared);
         thread::Builder::new().name("reader".to_owned()).stack_size(STACK).spawn(move || shared.work())?;
         Ok(())
     }
 
-    /// Puts tasks to the queue and wakes a hand.
+    /// Queues tasks and wakes a worker.
     pub fn add(&self, tasks: impl IntoIterator<Item = Task<T>>) {
         let mut state = self.shared.lock();
         state.queue.extend(tasks);
@@ -65,22 +65,22 @@ impl<T: Send + 'static> ReaderPool<T> {
         }
     }
 
-    /// What was finished since the last call.
+    /// The results since the last call.
     pub fn collect(&self) -> Vec<T> {
         std::mem::take(&mut self.shared.lock().results)
     }
 
-    /// Called when some time has passed: while tasks wait, as many hands come as are at work, or held up.
+    /// Called when some time has passed: while tasks wait and no worker is idle, starts as many workers as are busy.
     ///
     /// # Errors
     /// The system has no more threads.
-    pub fn relieve(&self) -> io::Result<()> {
+    pub fn add_workers(&self) -> io::Result<()> {
         let state = self.shared.lock();
         let (waiting, busy, idle) = (state.queue.len(), state.busy, state.idle);
         drop(state);
         if idle == 0 {
             for _ in 0..busy.max(1).min(waiting) {
-                self.hire()?;
+                self.spawn_worker()?;
             }
         }
         Ok(())
@@ -99,7 +99,7 @@ impl<T> Shared<T> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What a hand does: the queue, then wait; one hand too many goes home.
+    /// A worker: runs the queue, then waits; ends if enough others wait already.
     fn work(&self) {
         let mut state = self.lock();
         loop {
@@ -115,10 +115,10 @@ impl<T> Shared<T> {
                 state.results.push(result);
                 if state.queue.is_empty() {
                     drop(state);
-                    (self.bell)();
+                    (self.on_idle)();
                     state = self.lock();
                 }
-            } else if state.idle >= SPARE {
+            } else if state.idle >= MAX_IDLE {
                 return;
             } else {
                 state.idle += 1;
@@ -141,19 +141,19 @@ mod tests {
     }
 
     #[test]
-    fn one_hand_runs_everything_and_rings_once() {
-        let (ring, bell) = channel();
-        let crew = ReaderPool::new(move || ring.send(()).unwrap()).unwrap();
-        crew.add((0..100).map(task));
-        bell.recv_timeout(Duration::from_secs(10)).unwrap();
-        assert_eq!(crew.collect(), (0..100).collect::<Vec<_>>());
-        assert!(bell.try_recv().is_err());
+    fn one_worker_runs_everything_and_reports_idle_once() {
+        let (report, idle) = channel();
+        let pool = ReaderPool::new(move || report.send(()).unwrap()).unwrap();
+        pool.add((0..100).map(task));
+        idle.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(pool.collect(), (0..100).collect::<Vec<_>>());
+        assert!(idle.try_recv().is_err());
     }
 
     #[test]
-    fn tasks_that_hang_hold_up_nobody() {
-        let (ring, bell) = channel();
-        let crew = ReaderPool::new(move || _ = ring.send(())).unwrap();
+    fn tasks_that_hang_block_nobody() {
+        let (report, idle) = channel();
+        let pool = ReaderPool::new(move || _ = report.send(())).unwrap();
         let (release, gate) = channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
         let hang = |number: u32| -> Task<u32> {
@@ -163,13 +163,13 @@ mod tests {
                 number
             })
         };
-        crew.add([hang(0), hang(1), hang(2), task(3), task(4)]);
+        pool.add([hang(0), hang(1), hang(2), task(3), task(4)]);
         let mut results = Vec::new();
         for _ in 0..500 {
-            if bell.recv_timeout(Duration::from_millis(10)).is_err() {
-                crew.relieve().unwrap();
+            if idle.recv_timeout(Duration::from_millis(10)).is_err() {
+                pool.add_workers().unwrap();
             }
-            results.extend(crew.collect());
+            results.extend(pool.collect());
             if results.len() == 2 {
                 break;
             }
@@ -177,8 +177,8 @@ mod tests {
         assert_eq!(results, [3, 4]);
         drop(release);
         while results.len() < 5 {
-            bell.recv_timeout(Duration::from_secs(10)).unwrap();
-            results.extend(crew.collect());
+            idle.recv_timeout(Duration::from_secs(10)).unwrap();
+            results.extend(pool.collect());
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One truth for every voice: facts, findings and events of one moment.
+//! The report: facts, findings and events of one moment, from which every output is made.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::model::topology::Topology;
 use crate::model::units::BytesPerSecond;
 use crate::model::vfmap::VfMap;
 
-/// Everything that metrics, `check`, `explain`, the status page and JSON speak from.
+/// The source of metrics, `check`, `explain`, the status page and JSON.
 #[derive(Debug, Clone)]
 pub struct HostReport {
     /// The facts.
@@ -47,13 +47,13 @@ pub struct HostReport {
     pub link_changes: BTreeMap<PciAddress, u64>,
     /// Who holds which VF.
     pub vf_map: VfMap,
-    /// What is said of each function's interrupts.
+    /// A summary of each function's interrupts.
     pub irqs: BTreeMap<PciAddress, IrqSummary>,
     /// What probes measured.
     pub probes: Arc<BenchmarkHistories>,
-    /// The busier direction's traffic of each port over the last interval; those that have been seen once have none.
+    /// The busier direction's traffic of each port over the last interval; absent before the second reading.
     pub traffic: BTreeMap<PortKey, BytesPerSecond>,
-    /// Why findings are only acknowledged now: the host is in maintenance.
+    /// Why findings are only acknowledged: the host is in maintenance. `None` if it is not.
     pub maintenance: Option<Arc<str>>,
     /// When the judgement was made.
     pub evaluated: SystemTime,

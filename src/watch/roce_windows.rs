@@ -1,4 +1,4 @@
-//! Windows over what tells of loss and congestion on Ethernet ports.
+//! Windows over counters of loss and congestion on Ethernet ports.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,5 +65,16 @@ impl RoceWindows {
                 }
             }
         }
+    }
+
+    /// Forgets a port that is gone.
+    pub fn forget_port(&mut self, key: &PortKey) {
+        self.ports.remove(key);
+    }
+
+    /// Forgets an interface that is gone.
+    pub fn forget_netdev(&mut self, netdev: &str) {
+        self.netdevs.remove(netdev);
+        self.setups.remove(netdev);
     }
 }

@@ -3,11 +3,17 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::VERSION;
+use super::format::VERSION;
 
-/// Why a state could not be used or kept.
+/// Why a state could not be used or saved.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// The file system is full or the quota is used up.
+    #[error("{path}: no space left")]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
     /// A file operation failed.
     #[error("{action} {path}: {source}")]
     Io {
@@ -18,6 +24,18 @@ pub enum StoreError {
         /// What the system said.
         source: io::Error,
     },
+    /// What is there could not be read and is left as it is.
+    #[error("{path} could not be read: it is left as it is")]
+    Frozen {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process keeps its state there.
+    #[error("another agent keeps its state in {path}")]
+    Owned {
+        /// The directory.
+        path: PathBuf,
+    },
     /// The file was written by a newer version.
     #[error("{path} has version {found}, this program knows {VERSION}")]
     Newer {
@@ -26,4 +44,14 @@ pub enum StoreError {
         /// Its version.
         found: u32,
     },
+}
+
+impl StoreError {
+    /// The error of a failed file operation.
+    pub(super) fn of(action: &'static str, path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
+            _ => Self::Io { action, path, source },
+        }
+    }
 }

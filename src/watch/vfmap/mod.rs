@@ -1,64 +1,38 @@
 //! Keeps the VF map from pass to pass: what changed, who came and went, and what must be shown to work again.
 
 mod domains;
+mod draft;
 mod guest;
-pub mod stored;
 mod vf;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use super::history_updater::HistoryEvent;
+use super::history_event::HistoryEvent;
 use crate::assess::vf::holders::HolderSources;
 use crate::model::finding::EventKind;
 use crate::model::holder::Holder;
 use crate::model::ids::PciAddress;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, VfKey};
-use crate::model::vfmap::{MappedVf, Signal, Verification, VfIdentity, VfMap};
+use crate::model::time::unix_millis;
+use crate::model::vfmap::{MappedVf, Signal, VfIdentity, VfMap};
+use draft::VfMapDraft;
 use guest::GuestTracker;
 
-/// Machines whose identities are remembered.
-const MOST_MACHINES: usize = 4096;
+/// Machines without VFs whose identities are remembered; the one that had some longest ago goes first.
+const MAX_GONE_MACHINES: usize = 4096;
+
+/// VFs that went while a guest had them; the one that was taken longest ago goes first.
+const MAX_GONE_VFS: usize = 4096;
+
+/// How long a machine without VFs is remembered, in milliseconds: 180 days.
+const MACHINE_AGE: u64 = 180 * 24 * 3_600_000;
 
 /// What a mapper carries from one pass to the next besides the map itself.
 #[derive(Debug, Default)]
 pub struct VfMapUpdater {
     guest: GuestTracker,
-}
-
-/// The map while a pass is taken in.
-struct VfMapDraft<'a> {
-    map: &'a mut VfMap,
-    now: SystemTime,
-    news: Vec<HistoryEvent>,
-}
-
-impl VfMapDraft<'_> {
-    /// Counts a signal and says so.
-    fn signal(&mut self, signal: Signal, subject: &str, text: String) {
-        let seen = self.map.signals.entry(signal).or_default();
-        seen.count += 1;
-        seen.last = Some(self.now);
-        self.news.push((EventKind::Migration, subject.to_owned(), text));
-    }
-
-    /// Says that something in the map changed, and counts its generation.
-    fn changed(&mut self, pf: PciAddress, key: &str, text: String) {
-        self.news.push((EventKind::VfChanged, key.to_owned(), text));
-        let row = self.map.pfs.entry(pf).or_default();
-        row.generation += 1;
-        row.changed = Some(self.now);
-    }
-
-    /// Takes back the trust in a VF until something shows that it works.
-    fn doubt(&mut self, key: VfKey, signal: Signal, traffic: Option<(u64, u64)>) {
-        if let Some(row) = self.map.vfs.get_mut(&key) {
-            row.verification = Verification::Unverified { since: self.now, signal };
-            row.mark = traffic;
-        }
-    }
 }
 
 impl VfMapUpdater {
@@ -126,8 +100,10 @@ fn forget_owners_of_gone(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>
         let tenure = vf.tenure.as_ref();
         tenure.is_some_and(|tenure| sources.lives(&tenure.holder, tenure.pid) != Some(false))
     });
-    while draft.map.gone.len() > MOST_MACHINES {
-        draft.map.gone.pop_first();
+    while draft.map.gone.len() > MAX_GONE_VFS {
+        let since = |vf: &MappedVf| vf.tenure.as_ref().map(|tenure| tenure.since);
+        let oldest = draft.map.gone.iter().min_by_key(|(_, vf)| since(vf)).map(|(key, _)| *key);
+        oldest.and_then(|key| draft.map.gone.remove(&key));
     }
 }
 
@@ -146,7 +122,9 @@ fn remember_machines(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>) {
         let mut claims = row.address.into_iter().flat_map(|address| sources.live_claims(address));
         claims.any(|(_, claim)| claim.mac.is_some() && claim.mac == row.identity.mac)
     };
+    let seen = unix_millis::of(draft.now);
     for (name, rows) in now {
+        draft.map.machines_seen.insert(Arc::clone(&name), seen);
         let expected = draft.map.machines.get(&name);
         let whole = |identity: &VfIdentity| {
             let known = expected.and_then(|expected| expected.iter().find(|one| one.is(identity)));
@@ -160,8 +138,28 @@ fn remember_machines(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>) {
             draft.map.machines.insert(name, identities);
         }
     }
-    while draft.map.machines.len() > MOST_MACHINES {
-        draft.map.machines.pop_first();
+    forget_machines(draft.map, seen);
+}
+
+/// Forgets machines that have had no VF for long, and those beyond the number that is remembered, oldest first.
+fn forget_machines(map: &mut VfMap, now: u64) {
+    let VfMap { machines, machines_seen, .. } = map;
+    machines_seen.retain(|name, _| machines.contains_key(name));
+    let mut gone: Vec<(u64, Arc<str>)> = Vec::new();
+    for name in machines.keys() {
+        // An earlier release did not save when.
+        let seen = *machines_seen.entry(Arc::clone(name)).or_insert(now);
+        if seen < now {
+            gone.push((seen, Arc::clone(name)));
+        }
+    }
+    gone.sort();
+    let surplus = gone.len().saturating_sub(MAX_GONE_MACHINES);
+    for (position, (seen, name)) in gone.into_iter().enumerate() {
+        if position < surplus || now - seen > MACHINE_AGE {
+            machines.remove(&name);
+            machines_seen.remove(&name);
+        }
     }
 }
 
@@ -357,12 +355,12 @@ mod tests {
             let mut world = world(1);
             world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
             // After the next boot the card has another bus number; the definition names the old one.
-            let remembered = stored::Map::from(&world.engine.history().vf_map);
-            let remembered: stored::Map = serde_json::from_str(&serde_json::to_string(&remembered).unwrap()).unwrap();
+            let map: VfMap =
+                serde_json::from_str(&serde_json::to_string(&world.engine.history().vf_map).unwrap()).unwrap();
             let mut after = super::tests::world(1);
             after.engine = Engine::new(Arc::new(Policy::default()), false);
-            let map = VfMap::from(remembered);
-            after.engine.restore(crate::watch::store::SavedState { vf_map: map, ..Default::default() }, after.now);
+            let saved = crate::watch::store::SavedState { vf_map: map, ..Default::default() };
+            after.engine.restore(saved, Vec::new(), after.now);
             after.pf.address = "0000:99:00.0".parse().unwrap();
             after.pf.vfs[0].address = "0000:99:00.1".parse().ok();
             after.define("vm1", None, &[0], "");
@@ -516,16 +514,37 @@ mod tests {
             world.vf(0).instance += 1;
             world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "vf_recreated");
             let before = &world.engine.history().vf_map;
-            let text = serde_json::to_string(&stored::Map::from(before)).unwrap();
-            let map = VfMap::from(serde_json::from_str::<stored::Map>(&text).unwrap());
+            let map: VfMap = serde_json::from_str(&serde_json::to_string(before).unwrap()).unwrap();
             assert_eq!((&map.signals, &map.machines), (&before.signals, &before.machines));
             let generation = before.pfs[&world.pf.address].generation;
             world.engine = Engine::new(Arc::new(Policy::default()), false);
-            world.engine.restore(crate::watch::store::SavedState { vf_map: map, ..Default::default() }, world.now);
+            let saved = crate::watch::store::SavedState { vf_map: map, ..Default::default() };
+            world.engine.restore(saved, Vec::new(), world.now);
             world.pass(135).says("vf_map_stale", &format!("{PF}/vf0"), "vf_recreated");
             assert_eq!(world.engine.history().vf_map.pfs[&world.pf.address].generation, generation);
         }
     }
+    #[test]
+    fn machines_are_forgotten_oldest_first_and_never_while_they_have_vfs() {
+        let mut map = VfMap::default();
+        let day = 24 * 3_600_000;
+        let now = 400 * day;
+        let mut add = |name: String, seen: u64| {
+            map.machines.insert(Arc::from(name.as_str()), Vec::new());
+            map.machines_seen.insert(Arc::from(name.as_str()), seen);
+        };
+        add("a-live".to_owned(), now);
+        add("m-half-a-year-ago".to_owned(), now - 181 * day);
+        for number in 0..MAX_GONE_MACHINES as u64 + 2 {
+            // The later in the alphabet, the longer ago.
+            add(format!("b{number:05}"), now - 1000 - number);
+        }
+        forget_machines(&mut map, now);
+        let has = |name: &str| map.machines.contains_key(name) && map.machines_seen.contains_key(name);
+        assert!(has("a-live") && has("b00000") && has("b04095"));
+        assert!(!has("b04096") && !has("b04097") && !has("m-half-a-year-ago"));
+    }
+
     mod order {
         //! The same changes in any order, seen at any moments: the verdict is the same in the end.
         //!
@@ -884,7 +903,11 @@ mod tests {
             let text = serde_json::to_string(&remembered).unwrap();
             world.engine = Engine::new(Arc::new(Policy::default()), false);
             let vf_map = serde_json::from_str(&text).unwrap();
-            world.engine.restore(crate::watch::store::SavedState { vf_map, ..Default::default() }, world.now);
+            world.engine.restore(
+                crate::watch::store::SavedState { vf_map, ..Default::default() },
+                Vec::new(),
+                world.now,
+            );
             world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "domain_appeared");
         }
 
@@ -991,7 +1014,7 @@ mod tests {
     }
 
     use std::collections::BTreeMap;
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
     use crate::model::finding::EventKind;

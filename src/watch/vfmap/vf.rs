@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::VfMapDraft;
+use super::draft::VfMapDraft;
 use crate::assess::vf::holders::{HolderSources, ResolvedHolder};
 use crate::model::holder::Holder;
 use crate::model::sriov::{Pf, Vf, VfKey};

@@ -1,0 +1,182 @@
+//! The state directory beside a running agent: commands that change it, and agents that are killed.
+//!
+//! `LANEWATCH_STATE_ROUNDS` says how often (5 times, unless `make state` says 100), `LANEWATCH_STATE_PLACES` in which
+//! folders, so that file systems can be compared, separated by colons.
+
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+#[path = "common/mod.rs"]
+mod common;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use common::host::HostTree;
+use common::run::{PROGRAM, Server, for_anybody, free_address, to_its_end};
+use lanewatch::watch::store::Store;
+use tempfile::TempDir;
+
+const NOBODY: u32 = 65_534;
+
+fn rounds() -> usize {
+    std::env::var("LANEWATCH_STATE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(5)
+}
+
+fn places() -> Vec<PathBuf> {
+    let places = std::env::var_os("LANEWATCH_STATE_PLACES").unwrap_or_else(|| std::env::temp_dir().into());
+    std::env::split_paths(&places).collect()
+}
+
+/// A host whose second card goes and comes, and an agent's state directory.
+struct Scene {
+    directory: TempDir,
+    link: PathBuf,
+    program: PathBuf,
+    user: Option<u32>,
+}
+
+impl Scene {
+    fn new(place: &Path, user: Option<u32>) -> Self {
+        let directory = tempfile::tempdir_in(place).unwrap();
+        let tree = HostTree::new(2);
+        tree.write(&directory.path().join("host")).unwrap();
+        let link = directory.path().join("host/sys/class/infiniband").join(&tree.devices()[1].name);
+        let state = directory.path().join("state");
+        fs::create_dir(&state).unwrap();
+        let program = user.map_or_else(|| PathBuf::from(PROGRAM), |_| for_anybody(directory.path()));
+        if let Some(user) = user {
+            std::os::unix::fs::chown(&state, Some(user), Some(user)).unwrap();
+        }
+        Self { directory, link, program, user }
+    }
+
+    fn state(&self) -> PathBuf {
+        self.directory.path().join("state")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        // Nothing that root makes may depend on its umask.
+        let mut command = Command::new("sh");
+        command.args(["-c", "umask 077; exec \"$@\"", "sh"]).arg(&self.program).args(arguments);
+        command.arg("--path.rootfs").arg(self.directory.path().join("host"));
+        command.arg("--storage.path").arg(self.state());
+        command
+    }
+
+    fn serve(&self) -> Server {
+        let (address, directory) = (free_address(), TempDir::new().unwrap());
+        let mut command = self.command(&["serve", "--web.listen-address", &address.to_string()]);
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+            fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        Server::spawn(command, address, directory, "/-/ready")
+    }
+
+    /// Takes the second card away or brings it back.
+    fn toggle(&self) -> usize {
+        let away = self.link.with_file_name(".away");
+        let is_here = fs::symlink_metadata(&self.link).is_ok();
+        let (from, to) = if is_here { (&self.link, &away) } else { (&away, &self.link) };
+        fs::rename(from, to).unwrap();
+        if is_here { 1 } else { 2 }
+    }
+
+    fn accept(&self) -> String {
+        let output = to_its_end(self.command(&["baseline", "accept"]), Duration::from_secs(90));
+        assert_eq!(output.code, Some(0), "{output:?}");
+        output.stdout
+    }
+
+    fn saved(&self) -> usize {
+        let mut store = Store::new(self.state());
+        let (saved, troubles) = store.load();
+        assert!(troubles.is_empty(), "{troubles:?}");
+        saved.baseline.devices.len()
+    }
+}
+
+fn accept_beside_an_agent(user: Option<u32>) {
+    for place in places() {
+        let scene = Scene::new(&place, user);
+        let server = scene.serve();
+        for round in 0..rounds() {
+            let devices = scene.toggle();
+            let shown = scene.accept();
+            assert_eq!(shown.contains("mlx5_1"), devices == 2, "round {round} in {}: {shown}", place.display());
+            assert_eq!(scene.saved(), devices, "round {round} in {}\n{}", place.display(), server.log());
+            assert!(!server.get("/metrics").text().contains("check=\"device_missing\",severity"), "round {round}");
+        }
+        let left = fs::read_dir(scene.state().join("requests")).unwrap().count();
+        assert_eq!(left, 0, "requests and answers are left");
+        for entry in fs::read_dir(scene.state()).unwrap() {
+            let entry = entry.unwrap();
+            assert_eq!(entry.metadata().unwrap().uid(), user.unwrap_or(0), "{:?}", entry.path());
+        }
+        drop(server);
+        let devices = scene.saved();
+        let server = scene.serve();
+        server.get("/metrics");
+        assert_eq!(scene.saved(), devices);
+    }
+}
+
+fn is_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+#[test]
+fn a_baseline_accepted_beside_an_agent_is_kept_every_time() {
+    accept_beside_an_agent(None);
+}
+
+#[test]
+fn root_can_accept_a_baseline_beside_an_agent_of_another_user() {
+    if is_root() {
+        accept_beside_an_agent(Some(NOBODY));
+    }
+}
+
+#[test]
+fn without_an_agent_the_command_does_it_and_leaves_the_state_to_its_owner() {
+    let user = is_root().then_some(NOBODY);
+    let scene = Scene::new(&std::env::temp_dir(), user);
+    drop(scene.serve());
+    assert_eq!(scene.saved(), 2);
+    scene.toggle();
+    scene.accept();
+    assert_eq!(scene.saved(), 1);
+    // The agent can read and write all of it.
+    let server = scene.serve();
+    server.get("/metrics");
+    assert!(!server.log().contains("cannot"), "{}", server.log());
+    assert_eq!(scene.saved(), 1);
+}
+
+#[test]
+fn an_agent_that_is_killed_keeps_what_it_has_answered() {
+    for place in places() {
+        let scene = Scene::new(&place, None);
+        let mut events = 0;
+        for round in 0..rounds() {
+            let server = scene.serve();
+            let devices = scene.toggle();
+            scene.accept();
+            // At another moment after the answer each time.
+            std::thread::sleep(Duration::from_millis(round as u64 * 37 % 100));
+            server.group.signal(rustix::process::Signal::KILL);
+            drop(server);
+            assert_eq!(scene.saved(), devices, "round {round} in {}", place.display());
+            let now = Store::new(scene.state()).events().len();
+            assert!(now > events, "round {round} in {}: {now} events after {events}", place.display());
+            events = now;
+        }
+        let names = fs::read_dir(scene.state()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(names.into_iter().all(|name| name != OsStr::new("state.json.broken")));
+    }
+}
