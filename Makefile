@@ -63,11 +63,13 @@ fuzz:
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked --version 0.13.2 cargo-fuzz
 	bash fuzz/run.sh
 
-dist: setup
+dist:
+	bash tests/setup.sh packaging
 	bash packaging/dist.sh dist
 
 # The clones and what they build stay in .cache/twice: a second time only what has changed is built.
-dist-twice: setup
+dist-twice:
+	bash tests/setup.sh packaging
 	bash packaging/dist-twice.sh .cache/twice
 
 lint:

@@ -2,7 +2,7 @@
 # Everything that is released, in a folder: packaging/dist.sh DIR
 #
 # The same commit and toolchain give the same bytes, wherever the repository lies: the time is the commit's, and paths of this machine are
-# taken out of the program. Needs what tests/setup.sh installs. packaging/dist-twice.sh tries it.
+# taken out of the program. Needs what `tests/setup.sh packaging` installs. packaging/dist-twice.sh tries it.
 #
 # MAINTAINER="Name <address>" is who the packages say publishes them.
 set -euo pipefail
@@ -21,8 +21,8 @@ export CARGO_ENCODED_RUSTFLAGS="--remap-path-prefix=$PWD=/lanewatch"$'\x1f'"--re
 rm -rf "$out"
 mkdir -p "$out"
 # A folder of its own, so that other flags do not make everything else be built anew.
-"$cargo" build --release --locked --target-dir target/dist
-bash packaging/stage.sh target/dist/release/lanewatch
+"$cargo" build --profile dist --locked --target-dir target/dist
+bash packaging/stage.sh target/dist/dist/lanewatch
 
 "$tools/cargo-deb" deb --no-build --no-strip ${MAINTAINER:+--maintainer "$MAINTAINER"} -o "$out/"
 "$tools/cargo-generate-rpm" generate-rpm ${MAINTAINER:+--set-metadata "vendor = '$MAINTAINER'"} -o "$out/"

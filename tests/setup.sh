@@ -2,11 +2,16 @@
 # Installs by name what the tests need on Debian: curl, OpenSSL, Prometheus (with promtool), Alertmanager (with amtool), VictoriaMetrics
 # (with vmagent and vmalert), node_exporter, Chromium with its driver, checkers of packages, and a Python package in a virtual
 # environment under .cache/; there, too, what makes and checks packages, and a clean Debian to install one in.
-# May run any number of times; says nothing when all is there. Starts nothing, and leaves nothing running.
+# `tests/setup.sh packaging` installs only what `make dist` needs: cargo-deb, cargo-generate-rpm, binutils and dpkg-dev.
 #
-# What cannot be had is one line here and a test that is skipped. With CI=true it is a failure.
+# Can be run any number of times; prints nothing when everything is installed. Starts nothing, and leaves nothing running.
+#
+# What cannot be installed is reported in one line, and the tests that need it are skipped. With CI=true it is an error.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+what=${1:-all}
+case $what in all | packaging) ;; *) echo "usage: tests/setup.sh [packaging]" >&2 && exit 2 ;; esac
 
 # binary:package, one a tool
 tools=(
@@ -33,6 +38,7 @@ tools=(
   debootstrap:debootstrap
   systemd-analyze:systemd
 )
+[[ $what == all ]] || tools=(strip:binutils dpkg-shlibdeps:dpkg-dev)
 python_packages=(prometheus_client==0.26.0)
 # name:package, Grafana's own schema as classes, of the oldest Grafana that the dashboards are for and of the newest
 grafana_schemas=(
@@ -61,6 +67,7 @@ missing() {
   for tool in "${tools[@]}"; do
     command -v "${tool%%:*}" >/dev/null || echo "${tool##*:}"
   done
+  [[ $what == all ]] || return 0
   [[ -x /usr/bin/python3 ]] && /usr/bin/python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
 }
 
@@ -134,27 +141,33 @@ install_cargo_packages() {
 }
 
 install_packages
-install_python
-install_grafana_schemas
-install_packaging
 install_cargo_packages
-# cargo-deny reads the licences of every crate in the lock file, those of other systems too, which a build does not download.
-cargo fetch --locked >>"$log" 2>&1 || true
-bash tests/packaging/tree.sh
+if [[ $what == all ]]; then
+  install_python
+  install_grafana_schemas
+  install_packaging
+  # cargo-deny reads the licences of every crate in the lock file, those of other systems too, which a build does not download.
+  cargo fetch --locked >>"$log" 2>&1 || true
+  bash tests/packaging/tree.sh
+fi
 
 absent=()
 for tool in "${tools[@]}"; do
   command -v "${tool%%:*}" >/dev/null || absent+=("${tool%%:*}")
 done
-[[ -e $venv/installed ]] || absent+=("python:${python_packages[*]}")
-for schema in "${grafana_schemas[@]}"; do
-  [[ -e .cache/grafana/${schema%%:*}/installed ]] || absent+=("python:${schema#*:}")
-done
-[[ -e $packaging/installed ]] || absent+=("python:${packaging_packages[*]}")
+if [[ $what == all ]]; then
+  [[ -e $venv/installed ]] || absent+=("python:${python_packages[*]}")
+  for schema in "${grafana_schemas[@]}"; do
+    [[ -e .cache/grafana/${schema%%:*}/installed ]] || absent+=("python:${schema#*:}")
+  done
+  [[ -e $packaging/installed ]] || absent+=("python:${packaging_packages[*]}")
+fi
 for package in "${cargo_packages[@]}"; do
   [[ -x .cache/tools/bin/${package%@*} ]] || absent+=("cargo:$package")
 done
 if [[ ${#absent[@]} -gt 0 ]]; then
-  echo "setup: not to be had: ${absent[*]} (see $log); the tests that need them are skipped" >&2
+  echo "setup: could not install ${absent[*]} (see $log); the tests that need them are skipped" >&2
+  # Without its tools there is no package.
+  [[ $what == all ]] || exit 1
   [[ ${CI:-} != true ]] || exit 1
 fi

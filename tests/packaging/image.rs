@@ -56,7 +56,7 @@ fn the_image_runs_read_only_as_a_user_without_a_name() {
         let words: Vec<&str> = copy.split_ascii_whitespace().collect();
         match words[..] {
             ["--from=build", from, to] => {
-                assert_eq!(from, "/lanewatch/target/release/lanewatch", "what the stage before has built");
+                assert_eq!(from, "/lanewatch/target/dist/lanewatch", "built by the first stage");
                 put(Path::new(PROGRAM), &image, Path::new(to));
             }
             [from, to] => put(&root().join(from), &image, Path::new(to)),
