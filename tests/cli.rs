@@ -62,7 +62,7 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
         ),
         (
             vec!["--web.telemetry-path", "metrics"],
-            "command line: --web.telemetry-path: \"metrics\" is not a path such as /metrics; / alone, /-/ and /api/ are taken",
+            "command line: --web.telemetry-path: \"metrics\" is not a path such as /metrics; / alone, /-/ and /api/ are reserved",
         ),
         (vec!["--web.max-requests", "1000000"], "command line: --web.max-requests: 1000000 is not from 0 to 100000"),
         (
@@ -79,8 +79,8 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
             vec!["metrics", "--textfile", "a", "--openmetrics"],
             "the argument '--textfile <PATH>' cannot be used with '--openmetrics'",
         ),
-        (vec!["config"], "config needs a command of its own: check"),
-        (vec!["baseline"], "baseline needs a command of its own: show, diff, accept"),
+        (vec!["config"], "config needs one of these commands: check"),
+        (vec!["baseline"], "baseline needs one of these commands: show, diff, accept"),
         (vec!["snapshot"], "the following required arguments were not provided: --output <FILE>"),
         (vec!["metrics", "extra"], "unexpected argument 'extra' found"),
         (vec!["metrics", "--config.file", "none.toml"], "none.toml: No such file or directory (os error 2)"),
@@ -92,6 +92,10 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
         (
             vec!["check", "--timeout", "soon"],
             "invalid value 'soon' for '--timeout <TIME>': \"soon\" is not a time such as 500ms, 5s or 2m",
+        ),
+        (
+            vec!["check", "--sample", "500ms"],
+            "invalid value '500ms' for '--sample <TIME>': \"500ms\" is not 0 or a time from 1s to 10m",
         ),
         (vec!["--config.file", "none.toml", "check"], "none.toml: No such file or directory (os error 2)"),
         (vec!["check", "--path.sysfs", "nowhere"], "command line: --path.sysfs: nowhere is not a directory"),
@@ -107,14 +111,14 @@ fn a_root_without_sysfs_is_unknown_and_not_ok() {
     for format in ["text", "nagios", "npd"] {
         let output = lanewatch_in(place.path(), &["check", "--path.rootfs", "empty", "--format", format]);
         let line = output.stdout.lines().next().unwrap();
-        assert!(line.contains("there is no sysfs at empty/sys"), "{line}");
+        assert!(line.contains("no sysfs at empty/sys"), "{line}");
         assert_eq!(output.code, Some(if format == "npd" { 2 } else { 3 }), "{line}");
     }
     fs::create_dir_all(place.path().join("empty/sys/class/net")).unwrap();
     let output = lanewatch_in(place.path(), &["check", "--path.rootfs", "empty"]);
     assert_eq!((output.code, output.stdout.as_str()), (Some(0), "OK: no RDMA device here\n"));
     let output = run(&place, &["check", "--no-collector.rdma"]);
-    assert_eq!(output.stdout.lines().next(), Some("OK: RDMA devices are not read (collector rdma)"));
+    assert_eq!(output.stdout.lines().next(), Some("OK: RDMA devices are not read (collector rdma is off)"));
 }
 
 #[test]
@@ -139,25 +143,28 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             "[web]\nmax-requests = -3\n",
             ":2:16: web.max-requests: invalid value: integer `-3`, expected a whole number from 0",
         ),
-        ("[web]\nlisten-address = [\"nonsense\"]\n", ": web.listen-address: \"nonsense\" is not an address such as"),
+        ("[web]\nlisten-address = [\"nonsense\"]\n", ": web.listen-address[0]: \"nonsense\" is not an address such as"),
         ("[web]\ntelemetry-path = \"/api/v1/x\"\n", ": web.telemetry-path: \"/api/v1/x\" is not a path such as"),
         ("[collector]\ndevice-exclude = \"(\"\n", ": collector.device-exclude: \"(\" is not a regular expression"),
         (
             "[collector]\ndisabled = [\"pcie\"]\n",
-            &format!(": collector.disabled: \"pcie\" is not a collector; the collectors are {collectors}"),
+            &format!(": collector.disabled[0]: \"pcie\" is not a collector; the collectors are {collectors}"),
         ),
         (
             "[probe]\nprobes = [\"rdma_lopback\"]\n",
-            ": probe.probes: \"rdma_lopback\" is not a probe; they are rdma_loopback, rdma_peer, tcp_peer, memory",
+            ": probe.probes[0]: \"rdma_lopback\" is not one of rdma_loopback, rdma_peer, tcp_peer, memory",
         ),
         ("[probe]\ninterval = \"5s\"\n", ": probe.interval: \"5s\" is not a time from 1m to 30d, such as 6h"),
-        ("[probe]\nduration = \"1500ms\"\n", ": probe.duration: \"1500ms\" is not whole seconds from 1s to 10m"),
+        (
+            "[probe]\nduration = \"1500ms\"\n",
+            ": probe.duration: \"1500ms\" is not a whole number of seconds from 1s to 10m",
+        ),
         ("[probe]\nbudget = 0.5\n", ": probe.budget: 0.5 is not from 0.00001 to 0.1"),
         ("[probe]\nbudget = 1e-300\n", ": probe.budget: 0.000"),
         ("[probe]\nbudget = nan\n", ": probe.budget: NaN is not from 0.00001 to 0.1"),
         ("[probe]\nmost-load = 0.0\n", ": probe.most-load: 0 is not from 0.01 to 100"),
         ("[probe]\ninterval = \"10y\"\n", ": probe.interval: \"10y\" is not a time from 1m to 30d, such as 6h"),
-        ("[probe]\nduration = \"11m\"\n", ": probe.duration: \"11m\" is not whole seconds from 1s to 10m"),
+        ("[probe]\nduration = \"11m\"\n", ": probe.duration: \"11m\" is not a whole number of seconds from 1s to 10m"),
         ("[probe]\nqueue-pairs = 1025\n", ": probe.queue-pairs: 1025 is not from 1 to 1024"),
         ("[probe]\ngid-index = 999999\n", ": probe.gid-index: 999999 is not from 0 to 255"),
         ("[web]\nmax-requests = 100001\n", ": web.max-requests: 100001 is not from 0 to 100000"),
@@ -179,7 +186,7 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ),
         (
             "[[policy.port]]\nmatch = \".*\"\nrate = \"1e300 Gb/s\"\n",
-            ": policy.port.rate: \"1e300 Gb/s\" is not a rate such as \"200 Gb/s\", from 0.1 to 100000",
+            ": policy.port[0].rate: \"1e300 Gb/s\" is not a rate such as \"200 Gb/s\", from 0.1 to 100000",
         ),
         ("[policy.hold]\nport_down = \"1y\"\n", ": policy.hold.port_down: \"1y\" is not a time from 0s to 7d"),
         ("[policy.threshold]\nsettle = \"2d\"\n", ": policy.threshold.settle: \"2d\" is not a time from 0s to 1d"),
@@ -188,15 +195,15 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ("[probe]\nsize = 0\n", ": probe.size: 0 is not from 1 to 1073741824"),
         (
             "[probe]\nprobes = [\"rdma_peer\"]\n",
-            ": probe.peers.list: is missing: rdma_peer needs the list of hosts that measure with each other",
+            ": probe.peers.list: is missing: rdma_peer needs the list of hosts that benchmark each other",
         ),
         (
             "[probe]\nprobes = [\"tcp_peer\"]\n[probe.peers]\nlist = \"p\"\n",
-            ": probe.peers.key-file: is missing: peers follow requests that are signed with a key, or come with",
+            ": probe.peers.key-file: is missing: peers accept requests that are signed with a key, or come with",
         ),
         (
             "[probe]\nprobes = [\"tcp_peer\"]\nduration = \"2m\"\n[probe.peers]\nlist = \"p\"\n",
-            ": probe.duration: 2m is too long: a peer gives at most 60s of its time",
+            ": probe.duration: 2m is too long: a peer measures for at most 60s",
         ),
         (
             "[probe.peers]\nslot = \"5s\"\n",
@@ -215,32 +222,32 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ("[probe]\ndevices = \"[\"\n", ": probe.devices: \"[\" is not a regular expression"),
         (
             "[policy.maintenance]\nwindows = [\"Saturday\"]\n",
-            ": policy.maintenance.windows: \"Saturday\" is not a window in UTC such as \"Sat 02:00-04:00\"",
+            ": policy.maintenance.windows[0]: \"Saturday\" is not a window in UTC such as \"Sat 02:00-04:00\"",
         ),
         ("web = 3\n", ":1:7: web: invalid type: integer `3`, expected a table"),
         ("[policy.exception]\nmatch = \"x\"\n", ":1:1: policy.exception: invalid type: table, expected a list"),
-        ("[log]\nformat = 3\n", ":2:10: log.format: a string is expected"),
+        ("[log]\nformat = 3\n", ":2:10: log.format: expected a string"),
         ("[path]\nrootfs = 3\n", ":2:10: path.rootfs: invalid type: integer `3`, expected a string"),
         ("[probe]\nboth = \"x\"\n", ":2:8: probe.both: invalid type: string \"x\", expected true or false"),
         ("[probe]\nqueue-pairs = []\n", ":2:15: probe.queue-pairs: invalid type: list, expected a whole number"),
         ("[policy]\ndevices = [\"a\", 1]\n", ":2:17: policy.devices[1]: invalid type: integer `1`, expected a string"),
         ("[[policy.port]]\nup = true\n", ":1:1: policy.port[0]: missing field `match`"),
-        ("[[policy.port]]\nmatch = \"[\"\n", ": policy.port.match: \"[\" is not a regular expression"),
+        ("[[policy.port]]\nmatch = \"[\"\n", ": policy.port[0].match: \"[\" is not a regular expression"),
         (
             "[[policy.port]]\nmatch = \".*\"\nrate = \"fast\"\n",
-            ": policy.port.rate: \"fast\" is not a rate such as \"200 Gb/s\"",
+            ": policy.port[0].rate: \"fast\" is not a rate such as \"200 Gb/s\"",
         ),
         (
             "[[policy.link]]\nmatch = \".*\"\nspeed = \"7 GT/s\"\n",
-            ": policy.link.speed: \"7 GT/s\" is not one of 2.5 GT/s, 5 GT/s, 8 GT/s",
+            ": policy.link[0].speed: \"7 GT/s\" is not one of 2.5 GT/s, 5 GT/s, 8 GT/s",
         ),
         (
             "[[policy.link]]\nmatch = \".*\"\nwidth = 3\n",
-            ": policy.link.width: \"3\" is not one of 1, 2, 4, 8, 12, 16, 32",
+            ": policy.link[0].width: 3 is not one of 1, 2, 4, 8, 12, 16, 32",
         ),
         (
             "[[policy.exception]]\nmatch = \".*\"\nchecks = [\"port_dwn\"]\nreason = \"x\"\n",
-            &format!(": policy.exception.checks: \"port_dwn\" is not a check; the checks are {checks}"),
+            &format!(": policy.exception[0].checks[0]: \"port_dwn\" is not a check; the checks are {checks}"),
         ),
         (
             "[policy.severity]\nport_down = \"fatal\"\n",
@@ -256,19 +263,23 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ),
         (
             "[policy.threshold.errors]\nsymbols = 1\n",
-            ": policy.threshold.errors: \"symbols\" is not one of symbol_error, link_error_recovery",
+            ": policy.threshold.errors.symbols: \"symbols\" is not one of symbol_error, link_error_recovery",
         ),
     ] {
         fs::write(place.path().join("lanewatch.toml"), text).unwrap();
         let wanted = format!("lanewatch: lanewatch.toml{line}");
         let checked = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
         assert_eq!((checked.code, checked.stdout.as_str()), (Some(2), ""), "{text}");
-        assert!(checked.stderr.starts_with(&wanted) && is_one_line(&checked.stderr), "{}", checked.stderr);
+        let lines: Vec<&str> = checked.stderr.lines().collect();
+        assert!(lines.iter().any(|line| line.starts_with(&wanted)), "{wanted}\nnot in\n{}", checked.stderr);
+        assert!(lines.iter().all(|line| line.starts_with("lanewatch: lanewatch.toml")), "{}", checked.stderr);
         for (arguments, code) in [(["metrics"], 2), (["check"], 3), (["serve"], 2)] {
             let mut all = arguments.to_vec();
             all.extend(["--config.file", "lanewatch.toml"]);
             let output = run(&place, &all);
-            assert_eq!((output.code, &output.stderr), (Some(code), &checked.stderr), "{arguments:?}");
+            assert_eq!(output.code, Some(code), "{arguments:?}: {}", output.stderr);
+            // `config check` looks at the files that are named, too.
+            assert!(output.stderr.lines().all(|line| lines.contains(&line)), "{arguments:?}: {}", output.stderr);
         }
     }
     fs::write(place.path().join("lanewatch.toml"), b"\xff\n").unwrap();
@@ -280,10 +291,100 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
 }
 
 #[test]
+fn every_error_of_a_file_is_reported_at_once() {
+    let place = place();
+    let text = "[log]\nlevel = \"loud\"\n[[policy.port]]\nmatch = \"a\"\nrate = \"fast\"\n[probe]\nsize = 0\n\
+                [probe.peers]\nserve = true\n";
+    fs::write(place.path().join("lanewatch.toml"), text).unwrap();
+    let checked = lanewatch_in(place.path(), &["config", "check", "lanewatch.toml"]);
+    let keys: Vec<&str> = ["log.level", "policy.port[0].rate", "probe.size", "probe.peers.key-file"].to_vec();
+    let found: Vec<&str> = checked.stderr.lines().map(|line| line.split(": ").nth(2).unwrap_or(line)).collect();
+    assert_eq!((checked.code, found), (Some(2), keys), "{}", checked.stderr);
+    let output = run(&place, &["metrics", "--config.file", "lanewatch.toml"]);
+    assert_eq!((output.code, output.stderr.lines().count()), (Some(2), 3), "{}", output.stderr);
+}
+
+#[test]
+fn a_check_without_files_opens_no_other_file() {
+    let place = place();
+    fs::write(
+        place.path().join("web.yml"),
+        "tls_server_config: {cert_file: none.crt, key_file: none.key}\nhttp_server_config: {headers: {X-Frame-Options: deny}}\n",
+    )
+    .unwrap();
+    let check = |more: &[&str]| {
+        let mut all = vec!["config", "check", "web.yml"];
+        all.extend(more);
+        lanewatch_in(place.path(), &all)
+    };
+    assert_eq!(check(&["--no-files"]).code, Some(0), "{}", check(&["--no-files"]).stderr);
+    assert!(check(&[]).stderr.contains("none.crt"), "{}", check(&[]).stderr);
+}
+
+#[test]
+fn keys_that_need_a_restart_are_named() {
+    let place = place();
+    fs::write(place.path().join("old.toml"), "[log]\nlevel = \"info\"\n").unwrap();
+    for (text, last) in [
+        ("[log]\nlevel = \"warn\"\n[policy]\ndevices = [\"a\"]\n", "a restart is needed to apply log.level"),
+        ("[log]\nlevel = \"info\"\n[policy]\ndevices = [\"a\"]\n", "a reload applies every change"),
+    ] {
+        fs::write(place.path().join("new.toml"), text).unwrap();
+        let output = lanewatch_in(place.path(), &["config", "check", "new.toml", "--against", "old.toml"]);
+        assert_eq!((output.code, output.stdout.lines().last()), (Some(0), Some(last)), "{}", output.stderr);
+    }
+}
+
+#[test]
+fn read_commands_answer_from_the_example_host() {
+    let place = place();
+    let demo = |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.push("--demo");
+        lanewatch_in(place.path(), &all)
+    };
+    let check = demo(&["check"]);
+    assert_eq!(check.code, Some(2), "{}", check.stderr);
+    assert!(check.stdout.contains("pcie_degraded 0000:b2:00.0"), "{}", check.stdout);
+    for (arguments, code, part) in [
+        (&["explain", "mlx5_1"][..], 0, "63.0 Gb/s"),
+        (&["metrics"], 0, "lanewatch_device_info{device=\"mlx5_1\""),
+        (&["vf"], 0, ""),
+        (&["baseline", "show"], 0, "mlx5_1"),
+        (&["baseline", "diff"], 1, "pcie_drifted"),
+    ] {
+        let output = demo(arguments);
+        assert_eq!((output.code, output.stdout.contains(part)), (Some(code), true), "{arguments:?}: {output:?}");
+    }
+    refuses(&demo(&["baseline", "accept"]), 2, "the example host has no baseline to accept");
+    refuses(&demo(&["serve"]), 2, "serve reads this host; `lanewatch demo` serves the example host");
+    refuses(
+        &lanewatch(&["explain", "--demo", "--path.rootfs", "/"]),
+        2,
+        "the argument '--demo' cannot be used with '--path.rootfs <DIR>'",
+    );
+    let twice = [demo(&["explain"]), demo(&["explain"])].map(|output| output.stdout);
+    assert_eq!(twice[0], twice[1]);
+}
+
+#[test]
+fn an_exit_map_that_is_given_applies_to_every_format() {
+    let code = |arguments: &[&str]| {
+        let mut all = vec!["check", "--demo"];
+        all.extend(arguments);
+        lanewatch(&all).code
+    };
+    assert_eq!(code(&["--format", "npd"]), Some(1));
+    assert_eq!(code(&["--format", "npd", "--exit-map", "nagios"]), Some(2));
+    assert_eq!(code(&["--format", "npd", "--exit-map", "binary"]), Some(1));
+    assert_eq!(code(&["--exit-map", "npd"]), Some(1));
+}
+
+#[test]
 fn help_version_completions_and_manual_are_there() {
     let help = lanewatch(&["--help"]);
     assert_eq!((help.code, help.stderr.as_str()), (Some(0), ""));
-    for word in ["serve", "check", "explain", "demo", "--path.rootfs", "--no-collector.pci", "LANEWATCH_CONFIG_FILE"] {
+    for word in ["serve", "check", "explain", "demo", "--path.rootfs", "--no-collector.NAME", "LANEWATCH_CONFIG_FILE"] {
         assert!(help.stdout.contains(word), "{word}");
     }
     for command in ["serve", "check", "explain", "metrics", "baseline", "snapshot", "demo", "config", "man"] {
@@ -428,7 +529,7 @@ fn a_textfile_is_there_whole_or_as_it_was() {
     refuses(
         &run(&place, &["metrics", "--textfile", "out/taken.prom"]),
         1,
-        "cannot write out/taken.prom: it is no regular file",
+        "cannot write out/taken.prom: not a regular file",
     );
     refuses(
         &run(&place, &["metrics", "--textfile", "none/x.prom"]),

@@ -15,7 +15,7 @@ use common::host::{GEN3, GEN4, HostTree, LinkEnd};
 use common::run::{lanewatch, lanewatch_in, to_its_end};
 use common::tools::{Tool, require};
 use lanewatch::assess::limits::{CheckDetails, details};
-use lanewatch::cli::config;
+use lanewatch::cli::config::{self, error::ErrorList};
 use lanewatch::model::check::Check;
 use tempfile::TempDir;
 
@@ -166,8 +166,9 @@ fn the_configuration_is_accepted_and_complete() {
         ("[policy.maintenance]", ""),
     ] {
         // The error on a key that nobody knows lists those that are known.
-        let error = config::parse(&PathBuf::from("x"), &format!("{table}\n{needed}nobody-knows = 1\n")).unwrap_err();
-        let error = error.to_string();
+        let errors = ErrorList::default();
+        config::parse(&PathBuf::from("x"), &format!("{table}\n{needed}nobody-knows = 1\n"), &errors);
+        let error = errors.into_result(()).unwrap_err().to_string();
         let known: Vec<&str> = error.split_once("expected ").unwrap().1.split('`').skip(1).step_by(2).collect();
         assert!(!known.is_empty(), "{error}");
         let name = table.trim_matches(['[', ']']);

@@ -207,9 +207,12 @@ fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
     let log = server.log();
     let complaints: Vec<&str> = log.lines().filter(|line| line.contains("level=error")).collect();
     assert_eq!(complaints.len(), 1, "{log}");
-    for part in
-        ["configuration kept as it was", "lanewatch.toml", "policy.severity.pcie_degraded", "info, warning or critical"]
-    {
+    for part in [
+        "the configuration stays as it was",
+        "lanewatch.toml",
+        "policy.severity.pcie_degraded",
+        "info, warning or critical",
+    ] {
         assert!(complaints[0].contains(part), "{part:?} in {}", complaints[0]);
     }
     until_severity(&server, "warning");
@@ -234,7 +237,7 @@ fn a_configuration_that_changes_is_read_without_a_signal() {
         assert!(began.elapsed() < Duration::from_secs(20), "{}", server.log());
         thread::sleep(Duration::from_millis(50));
     }
-    assert!(server.log().contains("configuration kept as it was"), "{}", server.log());
+    assert!(server.log().contains("the configuration stays as it was"), "{}", server.log());
     until_severity(&server, "warning");
 }
 
@@ -394,6 +397,6 @@ fn no_socket_from_systemd_is_one_line() {
     assert_eq!(output.code, Some(1));
     assert_eq!(
         output.stderr,
-        "lanewatch: --web.systemd-socket: systemd handed over no socket (LISTEN_FDS); start it through its socket unit\n"
+        "lanewatch: --web.systemd-socket: systemd passed no socket (LISTEN_FDS); start lanewatch.socket\n"
     );
 }

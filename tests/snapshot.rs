@@ -101,7 +101,7 @@ fn identifiers_are_kept_on_request_and_files_are_never_overwritten() {
     let before = fs::read(&archive).unwrap();
     let again = record(root.path(), out.path(), &[]);
     assert_eq!(again.code, Some(2));
-    assert_eq!(again.stderr, "lanewatch: host.tar.gz is there already; it is not overwritten\n");
+    assert_eq!(again.stderr, "lanewatch: host.tar.gz exists already and is not overwritten\n");
     assert_eq!(fs::read(&archive).unwrap(), before);
     let rootfs = root.path().to_str().unwrap();
     let nowhere = lanewatch(&["snapshot", "-o", "none/x.tar.gz", "--path.rootfs", rootfs]);

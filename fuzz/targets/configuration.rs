@@ -4,14 +4,16 @@
 
 use std::path::Path;
 
-use lanewatch::cli::config::parse;
-use lanewatch::cli::settings::validate;
+use lanewatch::cli::config::error::ErrorList;
+use lanewatch::cli::config::{parse, validate};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
     let file = Path::new("lanewatch.toml");
-    match parse(file, text) {
-        Ok(config) => drop(validate(file, &config)),
-        Err(error) => assert!(!error.to_string().is_empty()),
+    let errors = ErrorList::default();
+    let config = parse(file, text, &errors);
+    validate(file, &config, &errors);
+    if let Err(errors) = errors.into_result(()) {
+        assert!(errors.iter().all(|error| !error.to_string().is_empty()));
     }
 });

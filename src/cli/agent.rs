@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::args::{CommonArgs, ServeArgs};
-use super::config::ConfigError;
+use super::config::error::ConfigError;
 use super::error::CliError;
 use super::listen::{listen, url};
 use super::peer_services::{PeerServices, watch_peer_list};
@@ -54,7 +53,7 @@ pub fn serve(
 ) -> Result<ExitCode, CliError> {
     let web = settings.web(&args.web)?;
     if rustix::process::geteuid().is_root() {
-        tracing::warn!("running as root; nothing here needs it");
+        tracing::warn!("running as root; lanewatch does not need it");
     }
     let mut store = Store::new(settings.storage.clone());
     let own = store.take().unwrap_or_else(|error| {
@@ -62,12 +61,15 @@ pub fn serve(
         true
     });
     if !own {
-        tracing::error!("another agent keeps its state in {}: this one keeps nothing", store.directory().display());
+        tracing::error!(
+            "another agent uses the state directory {}; this one saves no state",
+            store.directory().display()
+        );
     }
     let engine = Engine::new(Arc::clone(&settings.policy), false);
     let specs = settings.collectors.iter().copied();
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, own.then_some(store))
-        .context("cannot start reading")?;
+        .context("cannot start the poller")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
     let reload_settings = || Settings::new(common, matches);
     let (stop, stopped) = std::sync::mpsc::channel();
@@ -77,8 +79,8 @@ pub fn serve(
         let probes = std::thread::Builder::new().name("probes".to_owned());
         probes.spawn(move || scheduler.run(&stopped))
     });
-    let probes = probes.transpose().context("cannot start probes")?;
-    let code = run(poller, &web, common.config.as_deref(), &peers, reload_settings, |_| {});
+    let probes = probes.transpose().context("cannot start benchmarks")?;
+    let code = run(poller, &web, settings, &peers, reload_settings, |_| {});
     stop_all();
     drop(stop);
     // Whatever is being measured ends with the agent, and leaves nothing behind.
@@ -102,7 +104,7 @@ fn scheduler(
         return None;
     }
     if !settings.host().live {
-        tracing::error!("no probes: the host that is read is not the one that this agent runs on");
+        tracing::error!("benchmarks are off: the agent reads another host than the one it runs on");
         return None;
     }
     let uname = rustix::system::uname();
@@ -120,14 +122,15 @@ fn scheduler(
 pub fn run<E: std::fmt::Display>(
     mut poller: Poller,
     web: &WebSettings,
-    file: Option<&Path>,
+    settings: &Settings,
     peers: &PeerServices,
     reload_settings: impl Fn() -> Result<Settings, E>,
     on_listening: impl FnOnce(&str),
 ) -> Result<ExitCode, CliError> {
     let handle = poller.handle();
     let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.heartbeat(watchdog::beat(every))));
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
     let options = HttpOptions {
         telemetry_path: web.telemetry_path.clone(),
@@ -172,7 +175,7 @@ pub fn run<E: std::fmt::Display>(
             tokio::select! {
                 () = first_signal(&mut ends) => {}
                 _ = &mut ended => failed.set(true),
-                Err(error) = reload::watch_config(file, &reload_settings, &handle, &app) => tracing::error!("{error}"),
+                Err(error) = reload::watch_config(file, &settings.config.values, &reload_settings, &handle, &app) => tracing::error!("{error}"),
                 Err(error) = reload::watch_web_config(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
             tasks.abort_all();
@@ -184,7 +187,7 @@ pub fn run<E: std::fmt::Display>(
         if !failed && timeout(LAST_SAVE, ended).await.is_err() {
             tracing::error!("the last state is not saved: the evaluation has not ended for {} s", LAST_SAVE.as_secs());
         }
-        tracing::info!("ended");
+        tracing::info!("stopped");
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
     })
 }

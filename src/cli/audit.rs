@@ -11,7 +11,7 @@ use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
 use super::args::audit::{AuditArgs, AuditFormat, AuditTable, ServerArgs};
-use super::args::time::parse_time;
+use super::args::values::parse_time;
 use super::error::CliError;
 use super::output::is_capable;
 use super::output::print;
@@ -81,10 +81,10 @@ fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Resul
 
 fn plan(args: &AuditArgs) -> Result<AuditPlan, CliError> {
     if let Some(wrong) = args.by.iter().chain(&args.identity).find(|label| !is_label(label)) {
-        return Err(CliError::Usage(format!("{wrong:?} is no name of a label")));
+        return Err(CliError::Usage(format!("{wrong:?} is not a label name")));
     }
     if !args.identity.iter().any(|label| label == "instance") {
-        return Err(CliError::Usage("--identity must have `instance` in it".to_owned()));
+        return Err(CliError::Usage("--identity must include instance".to_owned()));
     }
     let matchers = matchers(&args.matchers).map_err(|why| CliError::Usage(format!("--match: {why}")))?;
     let time = args.time.as_deref().map(|text| seconds(text, SystemTime::now())).transpose()?;
@@ -111,11 +111,13 @@ fn endpoint(server: &ServerArgs) -> Result<PrometheusEndpoint, CliError> {
         let pair = header.split_once(':').and_then(|(name, value)| {
             Some((name.trim().parse::<HeaderName>().ok()?, HeaderValue::from_str(value.trim()).ok()?))
         });
-        let (name, value) = pair.ok_or_else(|| CliError::Usage(format!("{header:?} is no header: NAME: VALUE")))?;
+        let (name, value) =
+            pair.ok_or_else(|| CliError::Usage(format!("{header:?} is not a header such as NAME: VALUE")))?;
         headers.append(name, value);
     }
     if let Some(tenant) = &server.tenant {
-        let value = HeaderValue::from_str(tenant).map_err(|_| CliError::Usage(format!("{tenant:?} is no tenant")))?;
+        let value =
+            HeaderValue::from_str(tenant).map_err(|_| CliError::Usage(format!("{tenant:?} is not a valid tenant")))?;
         headers.insert(HeaderName::from_static("x-scope-orgid"), value);
     }
     let authorization = match (&server.bearer_token_file, &server.username, &server.password_file) {
@@ -126,7 +128,7 @@ fn endpoint(server: &ServerArgs) -> Result<PrometheusEndpoint, CliError> {
         _ => None,
     };
     if let Some((file, text)) = authorization {
-        let wrong = |_| CliError::Usage(format!("{}: not a text that a header can carry", file.display()));
+        let wrong = |_| CliError::Usage(format!("{}: not valid in an HTTP header", file.display()));
         let mut value = HeaderValue::from_str(&text).map_err(wrong)?;
         value.set_sensitive(true);
         headers.insert(AUTHORIZATION, value);

@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use super::args::{BaselineAction, BaselineArgs};
 use super::error::CliError;
-use super::one_shot::read_once;
+use super::one_shot::{example_baseline, read_once};
 use super::output::print;
 use super::settings::Settings;
 use crate::model::check::Check;
@@ -33,6 +33,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The host cannot be looked at, or the state directory cannot be written.
 pub fn run(settings: &Settings, args: &BaselineArgs) -> Result<ExitCode, CliError> {
     match args.action {
+        BaselineAction::Show if settings.demo => {
+            Ok(print(show(&example_baseline(settings, LIMIT)?, settings).as_bytes())?)
+        }
+        BaselineAction::Accept if settings.demo => {
+            Err(CliError::Usage("the example host has no baseline to accept".to_owned()))
+        }
         BaselineAction::Show => {
             let store = Store::new(settings.storage.clone());
             store.usable().map_err(|why| anyhow::anyhow!("{why}"))?;
@@ -45,7 +51,7 @@ pub fn run(settings: &Settings, args: &BaselineArgs) -> Result<ExitCode, CliErro
 
 fn show(baseline: &Baseline, settings: &Settings) -> String {
     if baseline.devices.is_empty() {
-        return format!("nothing is known in {}\n", settings.storage.display());
+        return format!("no baseline in {}\n", settings.storage.display());
     }
     let mut out = String::new();
     for (key, device) in &baseline.devices {
@@ -54,7 +60,7 @@ fn show(baseline: &Baseline, settings: &Settings) -> String {
         for (number, port) in &device.ports {
             let rate =
                 port.rate_bytes_per_second.map(|rate| format!(" at {}", BytesPerSecond(rate))).unwrap_or_default();
-            let _ = writeln!(out, "  port {number}: {}{rate}", if port.active { "up" } else { "not seen up" });
+            let _ = writeln!(out, "  port {number}: {}{rate}", if port.active { "up" } else { "never seen up" });
         }
         for link in &device.path {
             let (speed, width) = link.rate();
@@ -66,7 +72,9 @@ fn show(baseline: &Baseline, settings: &Settings) -> String {
 
 /// Prints the findings that rest on the baseline: exit 0 when there is none, 1 otherwise.
 fn diff(settings: &Settings) -> Result<ExitCode, CliError> {
-    Store::new(settings.storage.clone()).usable().map_err(|why| anyhow::anyhow!("{why}"))?;
+    if !settings.demo {
+        Store::new(settings.storage.clone()).usable().map_err(|why| anyhow::anyhow!("{why}"))?;
+    }
     let report = read_once(settings, Duration::ZERO, LIMIT)?;
     let differs = report.findings.iter().map(|finding| &finding.condition).filter(|condition| {
         matches!(condition.check, Check::DeviceMissing | Check::PcieDrifted)
@@ -95,8 +103,8 @@ fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
     let engine = Engine::new(Arc::new(Policy::default()), false);
     let specs = settings.collectors.iter().copied();
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, Some(store))
-        .context("cannot start reading")?;
-    poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("the baseline is not saved: {error}"))?;
+        .context("cannot start the poller")?;
+    poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("cannot save the baseline: {error}"))?;
     // Another command may have found the directory locked by this one.
     poller.apply_requests();
     Ok(print(show(poller.baseline(), settings).as_bytes())?)

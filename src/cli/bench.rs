@@ -13,7 +13,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::agent::first_signal;
-use super::args::{BenchArgs, Color, DocumentFormat};
+use super::args::BenchArgs;
+use super::args::values::{Color, DocumentFormat};
 use super::baseline::ask_agent;
 use super::error::CliError;
 use super::one_shot::read_once;
@@ -50,7 +51,7 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
         return read::run(settings, args);
     }
     if !settings.host().live && !args.force {
-        let message = "a probe measures this machine, and the host to read is another; --force measures nevertheless";
+        let message = "a benchmark measures this machine, but another host is to be read; --force runs it anyway";
         return Err(CliError::Usage(message.to_owned()));
     }
     let report = read_once(settings, if args.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
@@ -59,13 +60,13 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     if args.peer.is_some() {
         keys = between(&keys, &tools);
         if keys.is_empty() {
-            return Err(CliError::Usage("no RDMA port to measure from is here; --peer needs one".to_owned()));
+            return Err(CliError::Usage("--peer needs an RDMA port on this host, and there is none".to_owned()));
         }
     }
     let place = settings.probe.lock.clone();
     let lock = HostLock::take(&place).with_context(|| format!("cannot lock {}", place.display()))?;
     let Some(_lock) = lock else {
-        return Err(anyhow::anyhow!("another probe runs on this host ({} is locked)", place.display()).into());
+        return Err(anyhow::anyhow!("another benchmark is running on this host ({} is locked)", place.display()).into());
     };
     stop_when_asked()?;
     let context = BenchmarkContext { parameters: parameters(settings, args), ..settings.benchmark_context() };
@@ -82,7 +83,7 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
         return Ok(ExitCode::FAILURE);
     }
     if let Err(error) = record(&settings.storage, &ran) {
-        eprintln!("lanewatch: not saved: {error}");
+        eprintln!("lanewatch: cannot save the result in {}: {error}", settings.storage.display());
     }
     let well = runs.iter().all(|run| run.outcome == Outcome::Ok);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -162,7 +163,7 @@ fn one(
 ) -> BenchmarkRun {
     let refused = if args.force { Ok(()) } else { refuse(report, tools, &context.rules, key) };
     if let Err((reason, text)) = refused {
-        let text = format!("{text} (--force runs it nevertheless)");
+        let text = format!("{text} (--force runs it anyway)");
         return BenchmarkRun::skipped(key, SystemTime::now(), reason, &text);
     }
     let bar = bar(&context.parameters);
@@ -194,7 +195,8 @@ fn refuse(report: &HostReport, tools: &Toolbox, rules: &IdleRules, key: &Benchma
 
 /// Ends what was started when this process is asked to end: what runs in groups of its own does not hear of it.
 fn stop_when_asked() -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start")?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     let wait = async {
         let mut ends = [signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?];
         first_signal(&mut ends).await;

@@ -4,7 +4,8 @@ use std::process::ExitCode;
 
 use serde_json::{Value, json};
 
-use super::args::{CheckArgs, CheckFormat, Color, ExitMap};
+use super::args::CheckArgs;
+use super::args::values::{CheckFormat, Color, ExitMap};
 use super::error::CliError;
 use super::one_shot::read_once;
 use super::output::{print, style};
@@ -24,7 +25,7 @@ pub fn run(settings: &Settings, args: &CheckArgs) -> Result<ExitCode, CliError> 
     let report = read_once(settings, args.sample, args.timeout)?;
     let hidden = args.strict && !report.limited.is_empty();
     let status = if hidden { report.status.max(Status::Unknown) } else { report.status };
-    let trouble = Store::new(settings.storage.clone()).trouble();
+    let trouble = if settings.demo { None } else { Store::new(settings.storage.clone()).trouble() };
     let note = |before: &str| trouble.as_ref().map_or_else(String::new, |trouble| format!("{before}{trouble}\n"));
     let text = match args.format {
         CheckFormat::Text => {
@@ -42,8 +43,8 @@ pub fn run(settings: &Settings, args: &CheckArgs) -> Result<ExitCode, CliError> 
         }
     };
     print(text.as_bytes())?;
-    let npd = args.format == CheckFormat::Npd && args.exit_map == ExitMap::Nagios;
-    Ok(ExitCode::from(code(status, if npd { ExitMap::Npd } else { args.exit_map })))
+    let usual = if args.format == CheckFormat::Npd { ExitMap::Npd } else { ExitMap::Nagios };
+    Ok(ExitCode::from(code(status, args.exit_map.unwrap_or(usual))))
 }
 
 /// The exit code of a status.

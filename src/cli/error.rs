@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use super::config::ConfigError;
+use super::config::error::{ConfigError, ConfigErrors};
 use super::output::print;
 
 /// Exit code for a wrong command line or configuration.
@@ -15,8 +15,10 @@ const UNKNOWN: u8 = 3;
 /// Why a command failed.
 #[derive(Debug)]
 pub enum CliError {
-    /// The command line or the configuration is wrong.
+    /// The command line is wrong.
     Usage(String),
+    /// The configuration is wrong.
+    Config(ConfigErrors),
     /// A text that was asked for (`--help`, `--version`).
     Text(String),
     /// Something else went wrong.
@@ -30,6 +32,12 @@ impl CliError {
             Self::Text(text) => print(text.as_bytes()).unwrap_or_else(|error| Self::from(error).exit(checks)),
             Self::Usage(line) => {
                 eprintln!("lanewatch: {line}");
+                ExitCode::from(if checks { UNKNOWN } else { USAGE })
+            }
+            Self::Config(errors) => {
+                for error in errors.iter() {
+                    eprintln!("lanewatch: {error}");
+                }
                 ExitCode::from(if checks { UNKNOWN } else { USAGE })
             }
             Self::Other(error) => {
@@ -85,12 +93,18 @@ fn no_subcommand(error: &clap::Error, text: &str) -> Option<String> {
     let commands = super::args::command();
     let name = usage.split_whitespace().nth(1)?;
     let names: Vec<&str> = commands.find_subcommand(name)?.get_subcommands().map(clap::Command::get_name).collect();
-    Some(format!("{name} needs a command of its own: {}", names.join(", ")))
+    Some(format!("{name} needs one of these commands: {}", names.join(", ")))
+}
+
+impl From<ConfigErrors> for CliError {
+    fn from(errors: ConfigErrors) -> Self {
+        Self::Config(errors)
+    }
 }
 
 impl From<ConfigError> for CliError {
     fn from(error: ConfigError) -> Self {
-        Self::Usage(error.to_string())
+        Self::Config(error.into())
     }
 }
 

@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use anyhow::{Context as _, bail};
+use rustix::io::Errno;
 use tokio::net::TcpListener;
 
 use super::settings::WebSettings;
@@ -39,9 +40,18 @@ async fn bind(address: &str) -> anyhow::Result<TcpListener> {
     };
     let port: u16 = port.parse().ok().with_context(|| format!("{port:?} is not a port (0 to 65535)"))?;
     match TcpListener::bind(SocketAddr::from((Ipv6Addr::UNSPECIFIED, port))).await {
-        Ok(listener) => Ok(listener),
-        Err(_) => Ok(TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await?),
+        Err(error) if is_without_ipv6(&error) => {
+            tracing::warn!("this host has no IPv6; listening on IPv4 alone");
+            Ok(TcpListener::bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, port))).await?)
+        }
+        outcome => Ok(outcome?),
     }
+}
+
+/// Whether a host has no IPv6, by the error of a socket of that family. Any other error is one of the port.
+fn is_without_ipv6(error: &std::io::Error) -> bool {
+    let without = [Errno::AFNOSUPPORT, Errno::ADDRNOTAVAIL].map(Errno::raw_os_error);
+    error.raw_os_error().is_some_and(|code| without.contains(&code))
 }
 
 fn handed_over() -> anyhow::Result<Vec<TcpListener>> {
@@ -54,7 +64,7 @@ fn handed_over() -> anyhow::Result<Vec<TcpListener>> {
         }
     }
     if listeners.is_empty() {
-        bail!("--web.systemd-socket: systemd handed over no socket (LISTEN_FDS); start it through its socket unit");
+        bail!("--web.systemd-socket: systemd passed no socket (LISTEN_FDS); start lanewatch.socket");
     }
     Ok(listeners)
 }
@@ -62,6 +72,29 @@ fn handed_over() -> anyhow::Result<Vec<TcpListener>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_host_without_ipv6_listens_on_ipv4_alone() {
+        let of = |errno: Errno| is_without_ipv6(&std::io::Error::from(errno));
+        assert!(of(Errno::AFNOSUPPORT) && of(Errno::ADDRNOTAVAIL));
+        assert!(!of(Errno::ADDRINUSE) && !of(Errno::ACCESS) && !of(Errno::MFILE));
+    }
+
+    #[tokio::test]
+    async fn a_port_taken_in_ipv6_is_an_error() {
+        // Only the IPv6 side of the port is taken.
+        let taken =
+            rustix::net::socket(rustix::net::AddressFamily::INET6, rustix::net::SocketType::STREAM, None).unwrap();
+        rustix::net::sockopt::set_ipv6_v6only(&taken, true).unwrap();
+        let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
+        if rustix::net::bind(&taken, &any).is_err() {
+            return;
+        }
+        rustix::net::listen(&taken, 1).unwrap();
+        let taken = std::net::TcpListener::from(taken);
+        let port = taken.local_addr().unwrap().port();
+        assert!(bind(&format!(":{port}")).await.is_err());
+    }
 
     #[test]
     fn addresses_for_a_browser() {

@@ -40,7 +40,7 @@ fn replace(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let path = &std::fs::canonicalize(path).or_else(|_| std::fs::read_link(path)).unwrap_or_else(|_| path.to_owned());
     if std::fs::metadata(path).is_ok_and(|meta| !meta.is_file()) {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is no regular file"));
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "not a regular file"));
     }
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     // A name that does not end in .prom: the textfile collector must not see it.

@@ -28,6 +28,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use args::{Cli, Command, ConfigAction};
+use config::error::{ConfigError, ErrorList};
+use config::reference;
 use error::{CliError, usage};
 use output::{print, start_log};
 use settings::Settings;
@@ -37,8 +39,8 @@ use crate::export::web::Web;
 /// Runs the program.
 pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
-    // A wrong command line of `check` is an answer too: it could not tell.
-    let checks = args::named(&args).is_some_and(|name| name == "check");
+    // A wrong command line of `check` is a result, too: unknown.
+    let checks = args::command_name(&args).is_some_and(|name| name == "check");
     let outcome = args::parse(args).map_err(|error| usage(&error)).and_then(|(cli, matches)| run(cli, &matches));
     match outcome {
         Ok(code) => code,
@@ -54,14 +56,17 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, CliError> {
             return Ok(print(&script)?);
         }
         Command::Man { of } => return Ok(print(&manual::page(of.as_deref())?)?),
-        Command::Config(args::ConfigArgs { action: ConfigAction::Check { file, no_files } }) => {
-            return check_config(&file, !no_files);
+        Command::Config(args::ConfigArgs { action: ConfigAction::Check { file, no_files, against } }) => {
+            return check_config(&file, !no_files, against.as_deref());
         }
         Command::Audit(flags) => return audit::run(&flags),
         _ => {}
     }
     let settings = Settings::new(&cli.common, matches)?;
     match cli.command {
+        Command::Serve(_) if settings.demo => {
+            Err(CliError::Usage("serve reads this host; `lanewatch demo` serves the example host".to_owned()))
+        }
         Command::Serve(flags) => {
             start_log(settings.log_level, settings.log_format);
             agent::serve(&settings, &cli.common, matches, &flags)
@@ -83,17 +88,31 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, CliError> {
     }
 }
 
-/// `here`: what the file names is on this host.
-fn check_config(file: &Path, here: bool) -> Result<ExitCode, CliError> {
-    let remarks = if file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml") {
-        Web::load(file).map_err(config::ConfigError::from)?.remarks
-    } else {
-        let config = config::read(file)?;
-        settings::validate(file, &config)?;
-        if here { config::files::check(file, &config)? } else { Vec::new() }
-    };
+/// `files`: also check what the file names on this host. `against`: the file whose changes are listed.
+fn check_config(file: &Path, files: bool, against: Option<&Path>) -> Result<ExitCode, CliError> {
+    if file.extension().is_some_and(|ending| ending == "yml" || ending == "yaml") {
+        let web =
+            if files { Web::load(file).map(|web| web.remarks) } else { Web::check_text(file).map(|()| Vec::new()) };
+        for remark in web.map_err(ConfigError::from)? {
+            eprintln!("lanewatch: {remark}");
+        }
+        return Ok(print(format!("{}: ok\n", file.display()).as_bytes())?);
+    }
+    let (config, remarks) = config::check(file, files)?;
     for remark in remarks {
         eprintln!("lanewatch: {remark}");
     }
-    Ok(print(format!("{}: ok\n", file.display()).as_bytes())?)
+    let mut text = format!("{}: ok\n", file.display());
+    if let Some(before) = against {
+        let errors = ErrorList::default();
+        let config_before = config::read(before, &errors);
+        let before = errors.into_result(config_before)?;
+        let keys = reference::restart_keys(&before.values, &config.values);
+        text.push_str(&if keys.is_empty() {
+            "a reload applies every change\n".to_owned()
+        } else {
+            format!("a restart is needed to apply {}\n", keys.join(", "))
+        });
+    }
+    Ok(print(text.as_bytes())?)
 }

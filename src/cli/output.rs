@@ -9,7 +9,7 @@ use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
-use super::args::{Color, LogFormat, LogLevel};
+use super::args::values::{Color, LogFormat, LogLevel};
 use crate::export::text::style::{DEFAULT_WIDTH, Style};
 
 /// Writes to standard output. A reader that closed the pipe is not an error.

@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::config::ConfigError;
+use super::config::error::ConfigError;
+use super::config::files::NO_PEER_AUTHENTICATION;
 use super::reload::FileChanges;
 use super::settings::Settings;
 use crate::bench::peers::authenticator::{PeerTrust, RequestAuthenticator};
@@ -45,7 +46,7 @@ impl PeerServices {
             return Ok(Self::default());
         }
         if !settings.host().live {
-            tracing::error!("no probes with peers: the host that is read is not the one that this agent runs on");
+            tracing::error!("benchmarks with peers are off: the agent reads another host than the one it runs on");
             return Ok(Self::default());
         }
         if let Some(Err(error)) = peers.key.as_deref().map(PeerKey::read) {
@@ -81,18 +82,20 @@ impl PeerServices {
     pub fn attach(&self, app: &App) -> Result<(), ConfigError> {
         let Some(servers) = &self.servers else { return Ok(()) };
         if self.by_certificate && !app.web().verifies_clients {
-            let message = "is missing: without it the web configuration must verify clients' certificates \
-                           (client_auth_type: RequireAndVerifyClientCert)";
             let key = "probe.peers.key-file".to_owned();
-            return Err(ConfigError::Value { file: self.file.clone(), key, message: message.to_owned() });
+            return Err(ConfigError::Value {
+                file: self.file.clone(),
+                key,
+                message: NO_PEER_AUTHENTICATION.to_owned(),
+            });
         }
         app.set_probe_server(Arc::clone(servers) as _);
-        tracing::info!("starts servers for probes of peers that ask");
+        tracing::info!("accepting benchmark requests from peers");
         Ok(())
     }
 }
 
-/// Takes up the list of hosts whenever it changes; never ends.
+/// Reloads the list of hosts whenever it changes; never ends.
 pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
     let changes = FileChanges::new(vec![path.clone()]);
     loop {
@@ -101,21 +104,21 @@ pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
     }
 }
 
-/// Takes up the list as it is; one that cannot be read leaves the hosts as they were.
+/// Loads the list; one that cannot be read leaves the hosts as they were.
 fn load_peer_list(path: &Path, peer_runtime: &PeerRuntime) {
     match list::read(path) {
         Ok(hosts) => {
             let count = hosts.len();
             if peer_runtime.set_hosts(hosts) {
-                tracing::info!(hosts = count, "{}: hosts that measure with each other", path.display());
+                tracing::info!(hosts = count, "{}: peers loaded", path.display());
             } else {
                 tracing::warn!(
-                    "{}: this host is not in it ({}): nobody measures with it; probe.peers.name says what it is called",
+                    "{}: this host ({}) is not in the list, so it has no peers; set probe.peers.name to its name there",
                     path.display(),
                     peer_runtime.names().join(", ")
                 );
             }
         }
-        Err(error) => tracing::error!("hosts that measure with each other stay as they were: {error}"),
+        Err(error) => tracing::error!("cannot load the list of peers, it stays as it was: {error}"),
     }
 }

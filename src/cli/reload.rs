@@ -1,6 +1,7 @@
-//! Takes up configurations that change while the agent runs: at SIGHUP, and when their files do. One that is wrong
-//! changes nothing, which is said in the log and the metrics.
+//! Reloads configurations at SIGHUP and when their files change. One with an error changes nothing; the log and the
+//! metrics report it.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,22 +11,25 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::Notify;
 use tokio::time::sleep;
 
-use super::config::ConfigError;
+use super::config::error::ConfigError;
+use super::config::reference::restart_keys;
 use super::settings::Settings;
 use crate::export::http::App;
 use crate::export::web::Web;
 use crate::export::{AgentState, WebState};
 use crate::watch::{FileWatcher, PollerHandle};
 
-/// A file that is wrong is read once more after this before it is said so: its writer may write more than one.
+/// A file with an error is read once more after this, before the error is reported: it may be half written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// Reads the configuration again whenever it should be; never ends.
+/// Reloads the configuration at SIGHUP and when its file changes; never ends. `started`: the values that the agent
+/// started with.
 ///
 /// # Errors
 /// The system gives no signals.
 pub async fn watch_config<E: Display>(
     file: Option<&Path>,
+    started: &BTreeMap<String, String>,
     read_settings: impl Fn() -> Result<Settings, E>,
     handle: &PollerHandle,
     app: &App,
@@ -36,21 +40,25 @@ pub async fn watch_config<E: Display>(
         let asked = wait_for_change(hangup.recv(), &changes).await;
         match read_with_retry(asked, &changes, &read_settings).await {
             Ok(settings) => {
-                handle.set_policy(settings.policy, "the configuration was read again".to_owned());
+                handle.set_policy(settings.policy, "configuration reloaded".to_owned());
                 app.change_agent(|agent| {
                     (agent.reload_successful, agent.reloaded) = (true, Some(SystemTime::now()));
                 });
-                tracing::info!("configuration read again; paths, addresses and collectors change at a restart");
+                tracing::info!("configuration reloaded");
+                let keys = restart_keys(started, &settings.config.values);
+                if !keys.is_empty() {
+                    tracing::warn!(keys = keys.join(","), "changed keys need a restart to apply");
+                }
             }
             Err(error) => {
                 app.change_agent(|agent| agent.reload_successful = false);
-                tracing::error!("configuration kept as it was: {error}");
+                tracing::error!("reload failed, the configuration stays as it was: {error}");
             }
         }
     }
 }
 
-/// Reads the web configuration again whenever it, or a file that it names, should be; never ends.
+/// Reloads the web configuration at SIGHUP, and when it or a file that it names changes; never ends.
 ///
 /// # Errors
 /// The system gives no signals.
@@ -68,20 +76,20 @@ pub async fn watch_web_config(file: Option<&Path>, app: &App) -> std::io::Result
         match read_with_retry(asked, &changes, read).await {
             Ok(web) => {
                 changes.set_files(web.files.clone());
-                tracing::info!("web configuration read again; connections that are open stay open");
+                tracing::info!("web configuration reloaded; open connections stay open");
                 install(app, web);
             }
             Err(error) => {
                 app.change_agent(|agent| {
                     agent.web = agent.web.map(|web| WebState { reload_successful: false, ..web });
                 });
-                tracing::error!("web configuration kept as it was: {error}");
+                tracing::error!("reload failed, the web configuration stays as it was: {error}");
             }
         }
     }
 }
 
-/// Puts a web configuration in force.
+/// Applies a web configuration.
 pub fn install(app: &App, web: Web) {
     for remark in &web.remarks {
         tracing::warn!("{remark}");
@@ -93,7 +101,7 @@ pub fn install(app: &App, web: Web) {
     });
 }
 
-/// Waits until someone asks for it or a file has changed; whether someone asked.
+/// Waits for SIGHUP or a changed file; whether it was SIGHUP.
 async fn wait_for_change(hangup: impl Future<Output = Option<()>>, changes: &FileChanges) -> bool {
     tokio::select! {
         _ = hangup => {
@@ -104,7 +112,7 @@ async fn wait_for_change(hangup: impl Future<Output = Option<()>>, changes: &Fil
     }
 }
 
-/// Reads, and reads once more when that fails, unless someone asked and wants to hear of it.
+/// Reads, and reads once more after an error, unless `asked`: whoever sent SIGHUP waits for the result.
 async fn read_with_retry<T, E>(asked: bool, changes: &FileChanges, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
     match read() {
         Err(_) if !asked => {

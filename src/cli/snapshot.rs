@@ -33,7 +33,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// The file is there already or cannot be written, or the host cannot be looked at.
 pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliError> {
     let name = args.output.display();
-    let taken = || CliError::Usage(format!("{name} is there already; it is not overwritten"));
+    let taken = || CliError::Usage(format!("{name} exists already and is not overwritten"));
     if args.output.symlink_metadata().is_ok() {
         return Err(taken());
     }
@@ -62,10 +62,10 @@ pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliErro
         said.push_str("GUIDs, addresses and the host's name are in it as they are\n");
     } else {
         let line = "identifiers were replaced: GUIDs, MAC and IP addresses, the host's name";
-        let _ = writeln!(said, "{line} ({} in all); look through it before you pass it on", scrubber.replaced());
+        let _ = writeln!(said, "{line} ({} in all); review it before you share it", scrubber.replaced());
     }
     for what in stuck {
-        let _ = writeln!(said, "{what} did not answer and is not in it");
+        let _ = writeln!(said, "{what} did not respond and is missing");
     }
     Ok(print(said.as_bytes())?)
 }
@@ -78,7 +78,8 @@ fn record(settings: &Settings) -> anyhow::Result<(Entries, Vec<String>)> {
     // Who holds what is in files of processes and of libvirt, and the machine's identity names it: not recorded.
     let private = ["holders", "machine"];
     let specs = settings.collectors.iter().copied().filter(|spec| !private.contains(&spec.name));
-    let mut poller = Poller::new(&setup, specs, Arc::new(SystemClock), engine, None).context("cannot start reading")?;
+    let mut poller =
+        Poller::new(&setup, specs, Arc::new(SystemClock), engine, None).context("cannot start the poller")?;
     let report = poller.pass(LIMIT);
     let stuck = report.snapshot.collectors.iter().flat_map(|collector| &collector.stuck).map(ToString::to_string);
     Ok((recording.entries(), stuck.collect()))

@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::{Duration, SystemTime};
 
-use super::args::time::parse_time;
-use super::args::{Color, DocumentFormat, VfArgs};
+use super::args::VfArgs;
+use super::args::values::parse_time;
+use super::args::values::{Color, DocumentFormat};
 use super::error::CliError;
 use super::one_shot::read_once;
 use super::output::{print, style};
@@ -53,6 +54,9 @@ fn changes(settings: &Settings, pfs: &[&Pf], only: bool, since: SystemTime) -> V
         let of_pf = |pf: &&Pf| event.subject.starts_with(&pf.address.to_string());
         !only || event.kind == EventKind::Migration || pfs.iter().any(of_pf)
     };
+    if settings.demo {
+        return Vec::new();
+    }
     let events = Store::new(settings.storage.clone()).events();
     let kinds = [EventKind::VfChanged, EventKind::Migration];
     // Times of one form compare as texts.

@@ -25,7 +25,7 @@ pub async fn feed(watchdog: Duration, heartbeat: Heartbeat) {
             let _ = sd_notify::notify(&[NotifyState::Watchdog]);
         }
         if count == before && !silent {
-            tracing::error!("the evaluation does not go on; the watchdog is not told that all is well");
+            tracing::error!("the evaluation is stuck; no longer notifying the systemd watchdog");
         }
         (silent, before) = (count == before, count);
     }

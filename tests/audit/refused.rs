@@ -183,11 +183,11 @@ fn every_request_says_who_asks() {
 fn a_wrong_command_line_is_refused_before_anybody_is_asked() {
     let missing = Path::new("/nonexistent/ca.pem").display().to_string();
     for (more, expected) in [
-        (&["--by", "rack-1"][..], "\"rack-1\" is no name of a label"),
-        (&["--identity", "job"], "--identity must have `instance` in it"),
+        (&["--by", "rack-1"][..], "\"rack-1\" is not a label name"),
+        (&["--identity", "job"], "--identity must include instance"),
         (&["--fail-on", "lost"], "\"lost\" cannot be limited"),
         (&["--fail-on", "slot>3"], "slot is a bandwidth"),
-        (&["--header", "nonsense"], "\"nonsense\" is no header"),
+        (&["--header", "nonsense"], "\"nonsense\" is not a header"),
         (&["--time", "noon"], "\"noon\" is no time"),
         (&["--history", "soon"], "\"soon\" is not a time such as"),
         (&["--username", "ops"], "--password-file"),

@@ -87,7 +87,7 @@ fn two_probes_do_not_meet() {
     let _lock = lanewatch::bench::lock::HostLock::take(&scene.path("lock")).unwrap().unwrap();
     let refused = bench(&scene, &["mlx5_0", "--force"]);
     assert_eq!(refused.code, Some(1));
-    assert!(refused.stderr.contains("another probe runs on this host"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("another benchmark is running on this host"), "{}", refused.stderr);
     assert!(scene.notes().is_empty());
 }
 

@@ -129,14 +129,14 @@ fn a_badly_treated_agent_loses_no_event_and_grows_nothing() {
     for round in 0..ROUNDS {
         soak.drop_link(round);
         let log = |text: &str| soak.fixture.log().matches(text).count();
-        let (configured, rotated) = (log("message=\"configuration read again"), log("web configuration read again"));
+        let (configured, rotated) = (log("message=\"configuration reloaded"), log("web configuration reloaded"));
         let severity = ["warning", "critical"][round % 2];
         fs::write(&config, format!("[policy.severity]\nport_flapping = \"{severity}\"\n")).unwrap();
-        soak.fixture.wait_for_log("message=\"configuration read again", configured + 1);
+        soak.fixture.wait_for_log("message=\"configuration reloaded", configured + 1);
         reloads += 1;
         let number = u64::try_from(round).unwrap() + 2;
         write(soak.fixture.directory.path(), "server", &soak.fixture.authority.server(number));
-        soak.fixture.wait_for_log("web configuration read again", rotated + 1);
+        soak.fixture.wait_for_log("web configuration reloaded", rotated + 1);
         rotations += 1;
         if let Some(disk) = disk.as_ref().filter(|_| round % 6 == 2) {
             disk.fill();

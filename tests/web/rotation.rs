@@ -87,7 +87,7 @@ fn no_scrape_fails_while_certificates_change() {
     for rotation in 0..ROTATIONS {
         // One file after the other, with time between them: for a moment the key is not the certificate's.
         write(fixture.directory.path(), "server", &fixture.authority.server(rotation + 2));
-        fixture.wait_for_log("web configuration read again", usize::try_from(rotation).unwrap() + 1);
+        fixture.wait_for_log("web configuration reloaded", usize::try_from(rotation).unwrap() + 1);
         crowd.wait(30);
     }
     let took = began.elapsed();
@@ -113,25 +113,25 @@ fn a_bad_file_keeps_the_old_one_and_says_so() {
     let good = fs::read(fixture.path("server.key")).unwrap();
 
     fs::write(fixture.path("server.key"), "torn").unwrap();
-    fixture.wait_for_log("web configuration kept as it was", 1);
+    fixture.wait_for_log("the web configuration stays as it was", 1);
     assert!(!successful());
     let log = fixture.log();
     for part in ["web.yml", "tls_server_config.key_file", "server.key"] {
         assert!(log.contains(part), "{part} in {log}");
     }
     fs::write(fixture.path("server.key"), &good).unwrap();
-    fixture.wait_for_log("web configuration read again", 1);
+    fixture.wait_for_log("web configuration reloaded", 1);
     assert!(successful());
 
     // A file that was emptied, or not written yet, does not open what was closed.
     fixture.configure("");
-    fixture.wait_for_log("web configuration kept as it was", 2);
+    fixture.wait_for_log("the web configuration stays as it was", 2);
     assert!(!successful() && fixture.log().contains("takes a restart"), "{}", fixture.log());
     fixture.configure(&tls(&["min_version: TLS9"]));
-    fixture.wait_for_log("web configuration kept as it was", 3);
+    fixture.wait_for_log("the web configuration stays as it was", 3);
     assert!(fixture.log().contains("TLS12 or TLS13"), "{}", fixture.log());
     fixture.configure(&format!("{}{}", tls(&[]), users()));
-    fixture.wait_for_log("web configuration read again", 2);
+    fixture.wait_for_log("web configuration reloaded", 2);
     assert_eq!(Connection::open(fixture.address, &trust).unwrap().get("/metrics", None).unwrap(), 401);
 }
 
@@ -163,7 +163,7 @@ fn a_secret_that_kubernetes_swaps_is_taken_up() {
     symlink("..2", secret.join("..new")).unwrap();
     fs::rename(secret.join("..new"), secret.join("..data")).unwrap();
     fs::remove_dir_all(secret.join("..1")).unwrap();
-    fixture.wait_for_log("web configuration read again", 1);
+    fixture.wait_for_log("web configuration reloaded", 1);
     let mut fresh = Connection::open(fixture.address, &trust).unwrap();
     assert_eq!(fresh.get("/metrics", None).unwrap(), 200);
     assert_ne!(fresh.certificate(), kept.certificate());

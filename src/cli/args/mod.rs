@@ -3,70 +3,102 @@
 pub mod audit;
 pub mod bench;
 pub mod collectors;
-pub mod time;
+pub mod help;
+pub mod values;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
 
 pub use audit::AuditArgs;
 pub use bench::BenchArgs;
 use collectors::add_flags;
+use values::{CheckFormat, Color, DocumentFormat, ExitMap, LogFormat, LogLevel, parse_duration, parse_sample};
 
-/// Watches the whole lane of RDMA and SR-IOV cards: ports, PCIe links, counters; tells which link is degraded and
-/// what to do.
+/// Prometheus exporter and health monitor for RDMA and SR-IOV cards: ports, PCIe links, counters, VFs
 #[derive(Debug, Parser)]
-#[command(name = "lanewatch", version, about, max_term_width = 100, propagate_version = true)]
+#[command(
+    name = "lanewatch",
+    version,
+    about = "Health monitor for RDMA and SR-IOV hosts, and Prometheus exporter",
+    max_term_width = 100,
+    propagate_version = true
+)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
-    /// Flags of every command.
+    /// Flags that commands share.
     #[command(flatten)]
     pub common: CommonArgs,
 }
 
-/// Flags of every command.
+/// Flags that commands share.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Host and configuration")]
 pub struct CommonArgs {
-    /// Root of the host to read; its `sys` and `proc` are below it [default: /]
+    /// Read the built-in example host, at the moment of its fault
+    #[arg(long, global = true, conflicts_with_all = ["rootfs", "sysfs", "procfs"])]
+    pub demo: bool,
+    /// Root of the host to read [default: /]
     #[arg(long = "path.rootfs", global = true, value_name = "DIR", env = "LANEWATCH_PATH_ROOTFS")]
     pub rootfs: Option<PathBuf>,
-    /// The host's /sys [default: sys below the root]
-    #[arg(long = "path.sysfs", global = true, value_name = "DIR", env = "LANEWATCH_PATH_SYSFS")]
+    /// The host's /sys [default: sys below --path.rootfs]
+    #[arg(
+        long = "path.sysfs",
+        global = true,
+        value_name = "DIR",
+        env = "LANEWATCH_PATH_SYSFS",
+        hide_short_help = true
+    )]
     pub sysfs: Option<PathBuf>,
-    /// The host's /proc [default: proc below the root]
-    #[arg(long = "path.procfs", global = true, value_name = "DIR", env = "LANEWATCH_PATH_PROCFS")]
+    /// The host's /proc [default: proc below --path.rootfs]
+    #[arg(
+        long = "path.procfs",
+        global = true,
+        value_name = "DIR",
+        env = "LANEWATCH_PATH_PROCFS",
+        hide_short_help = true
+    )]
     pub procfs: Option<PathBuf>,
     /// Configuration file (TOML)
     #[arg(long = "config.file", global = true, value_name = "FILE", env = "LANEWATCH_CONFIG_FILE")]
     pub config: Option<PathBuf>,
-    /// Directory of the agent's state: baseline, events [default: /var/lib/lanewatch]
+    /// State directory [default: /var/lib/lanewatch]
     #[arg(long = "storage.path", global = true, value_name = "DIR", env = "LANEWATCH_STORAGE_PATH")]
     pub storage: Option<PathBuf>,
-    /// Least severe messages to log: error, warn, info, debug, trace [default: info]
+    /// Log level, from error to trace [default: info]
+    ///
+    /// Levels: error, warn, info, debug, trace.
     #[arg(long = "log.level", global = true, value_name = "LEVEL", env = "LANEWATCH_LOG_LEVEL")]
     pub log_level: Option<LogLevel>,
-    /// Form of log lines [default: logfmt]
-    #[arg(long = "log.format", global = true, value_name = "FORM", env = "LANEWATCH_LOG_FORMAT")]
+    /// Log format: logfmt, json [default: logfmt]
+    #[arg(
+        long = "log.format",
+        global = true,
+        value_name = "FORMAT",
+        env = "LANEWATCH_LOG_FORMAT",
+        hide_short_help = true
+    )]
     pub log_format: Option<LogFormat>,
-    /// Read only RDMA devices whose whole name matches this pattern
+    /// Read only RDMA devices whose whole name matches
     #[arg(
         long = "collector.device-include",
         global = true,
         value_name = "REGEX",
-        env = "LANEWATCH_COLLECTOR_DEVICE_INCLUDE"
+        env = "LANEWATCH_COLLECTOR_DEVICE_INCLUDE",
+        hide_short_help = true
     )]
     pub device_include: Option<String>,
-    /// Open nothing of RDMA devices whose whole name matches this pattern
+    /// Skip RDMA devices whose whole name matches; none of their files is opened
     #[arg(
         long = "collector.device-exclude",
         global = true,
         value_name = "REGEX",
-        env = "LANEWATCH_COLLECTOR_DEVICE_EXCLUDE"
+        env = "LANEWATCH_COLLECTOR_DEVICE_EXCLUDE",
+        hide_short_help = true
     )]
     pub device_exclude: Option<String>,
 }
@@ -74,36 +106,36 @@ pub struct CommonArgs {
 /// A command.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run the agent: poll, judge, serve metrics and the status page (the default)
+    /// Run the agent: metrics and the status page (the default)
     Serve(ServeArgs),
-    /// Look once and say what is wrong: exit 0 ok, 1 warning, 2 critical, 3 unknown
+    /// Check this host; exit 0 ok, 1 warning, 2 critical, 3 unknown
     Check(CheckArgs),
-    /// Draw the lane of a device hop by hop, with the limit and what to do about it
+    /// Show a device's path from memory to the wire, and its limit
     Explain(ExplainArgs),
-    /// Show the map of VFs: which function, which identity, who holds it, since when
+    /// Show VFs: driver, identity, what uses them, since when
     Vf(VfArgs),
-    /// Run probes now, or read what a benchmark printed, and compare with what the lane can carry
+    /// Run benchmarks and compare them with the limit of the path
     Bench(BenchArgs),
     /// Print the metrics once
     Metrics(MetricsArgs),
-    /// Show, compare or accept what this host is expected to be like
+    /// Show, compare or accept the expected state of this host
     Baseline(BaselineArgs),
-    /// Record this host for a bug report or a test, with identifiers replaced
+    /// Record this host for a bug report, with identifiers replaced
     Snapshot(SnapshotArgs),
-    /// Serve a built-in example host whose link degrades and recovers
+    /// Serve a built-in example host whose PCIe link degrades
     Demo(DemoArgs),
-    /// Ask Prometheus for the capacity of the whole fleet: what is stranded, why, and what to do first
+    /// Report stranded capacity of a fleet, from Prometheus
     Audit(Box<AuditArgs>),
-    /// Work on configuration files
+    /// Check configuration files
     Config(ConfigArgs),
-    /// Print completions for a shell
+    /// Print shell completions
     Completions {
-        /// The shell
+        /// Shell: bash, elvish, fish, powershell, zsh
         shell: clap_complete::Shell,
     },
     /// Print a manual page
     Man {
-        /// The command whose page it is; the program's own page when left out
+        /// Command [default: the program's own page]
         #[arg(value_name = "COMMAND")]
         of: Option<String>,
     },
@@ -113,7 +145,7 @@ pub enum Command {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Web")]
 pub struct WebArgs {
-    /// Address to listen on; may be given more than once [default: :10015]
+    /// Listen address; repeatable [default: :10015]
     #[arg(
         long = "web.listen-address",
         value_name = "HOST:PORT",
@@ -122,16 +154,23 @@ pub struct WebArgs {
     )]
     pub listen: Vec<String>,
     /// Path of the metrics [default: /metrics]
-    #[arg(long = "web.telemetry-path", value_name = "PATH", env = "LANEWATCH_WEB_TELEMETRY_PATH")]
+    #[arg(
+        long = "web.telemetry-path",
+        value_name = "PATH",
+        env = "LANEWATCH_WEB_TELEMETRY_PATH",
+        hide_short_help = true
+    )]
     pub telemetry_path: Option<String>,
-    /// Most requests served at once; 0 for no limit [default: 512]
-    #[arg(long = "web.max-requests", value_name = "N", env = "LANEWATCH_WEB_MAX_REQUESTS")]
+    /// Maximum concurrent requests; 0 for no limit [default: 512]
+    #[arg(long = "web.max-requests", value_name = "N", env = "LANEWATCH_WEB_MAX_REQUESTS", hide_short_help = true)]
     pub max_requests: Option<usize>,
-    /// TLS, client certificates, users, headers and rate limit, in the format of Prometheus' exporters (YAML)
+    /// TLS and users: the web configuration of Prometheus exporters
+    ///
+    /// A YAML file with TLS, client certificates, users, headers and a rate limit, in the format of Prometheus exporters.
     #[arg(long = "web.config.file", value_name = "FILE", env = "LANEWATCH_WEB_CONFIG_FILE")]
     pub web_config: Option<PathBuf>,
-    /// Take the listening sockets from systemd
-    #[arg(long = "web.systemd-socket", env = "LANEWATCH_WEB_SYSTEMD_SOCKET")]
+    /// Take the listening sockets from systemd (LISTEN_FDS)
+    #[arg(long = "web.systemd-socket", env = "LANEWATCH_WEB_SYSTEMD_SOCKET", hide_short_help = true)]
     pub systemd_socket: bool,
 }
 
@@ -146,22 +185,25 @@ pub struct ServeArgs {
 /// `check`.
 #[derive(Debug, Clone, Args)]
 pub struct CheckArgs {
-    /// Form of the answer
-    #[arg(long, value_name = "FORM", default_value = "text")]
+    /// Output: text, json, nagios, npd
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: CheckFormat,
-    /// Time between the two readings that rates need; 0 reads once, as does a recorded host
-    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_duration)]
+    /// Time between two reads, for rates; 0 reads once
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_sample)]
     pub sample: Duration,
-    /// When to give up on devices that do not answer
+    /// How long to wait for devices that do not respond
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
-    /// Exit codes: as Nagios has them (0, 1, 2, 3), as node-problem-detector has them (0, 1, 2), or 0 and 1 only
-    #[arg(long, value_name = "MAP", default_value = "nagios")]
-    pub exit_map: ExitMap,
-    /// Also count what a missing permission hides as unknown
+    /// Exit codes: nagios (0-3), npd (0-2), binary (0-1)
+    ///
+    /// nagios: 0 ok, 1 warning, 2 critical, 3 unknown. npd (node-problem-detector): 0 ok, 1 not ok, 2 unknown. binary: 0 ok,
+    /// 1 anything else. [default: npd with --format npd, else nagios]
+    #[arg(long, value_name = "MAP")]
+    pub exit_map: Option<ExitMap>,
+    /// Report unknown also where only a permission is missing
     #[arg(long)]
     pub strict: bool,
-    /// Say more: how each check stands, what could not be read
+    /// Show how each check stands and what could not be read
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -169,9 +211,9 @@ pub struct CheckArgs {
 /// `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// The device or one of its ports (`mlx5_3`, `mlx5_3/1`), a PCI address or an interface; all when left out
+    /// Device, port (mlx5_3/1), PCI address or interface [default: all]
     pub device: Option<String>,
-    /// Colours: auto, always, never
+    /// Color: auto, always, never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
 }
@@ -179,10 +221,10 @@ pub struct ExplainArgs {
 /// `metrics`.
 #[derive(Debug, Clone, Args)]
 pub struct MetricsArgs {
-    /// Write them here, whole or not at all, for node_exporter's textfile collector
+    /// Replace this file, for node_exporter's textfile collector
     #[arg(long, value_name = "PATH")]
     pub textfile: Option<PathBuf>,
-    /// OpenMetrics instead of the text format 0.0.4
+    /// Print OpenMetrics instead of the text format
     #[arg(long, conflicts_with = "textfile")]
     pub openmetrics: bool,
 }
@@ -198,18 +240,18 @@ pub struct BaselineArgs {
 /// What to do with the baseline.
 #[derive(Debug, Clone, Copy, Subcommand)]
 pub enum BaselineAction {
-    /// Print it
+    /// Print the baseline
     Show,
-    /// Print what differs between it and the host now
+    /// Print what differs between the baseline and the host now
     Diff,
-    /// Make the host as it is now the baseline
+    /// Make the current state of the host the baseline
     Accept,
 }
 
 /// `snapshot`.
 #[derive(Debug, Clone, Args)]
 pub struct SnapshotArgs {
-    /// Where to write it (a .tar.gz)
+    /// Archive to write (.tar.gz); an existing file is kept
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Keep GUIDs, MAC addresses, serials and host names as they are
@@ -220,6 +262,11 @@ pub struct SnapshotArgs {
 /// `demo`.
 #[derive(Debug, Clone, Args)]
 pub struct DemoArgs {
+    /// Speed of the scenario, 1 to 60
+    ///
+    /// At 1 it lasts 20 minutes, and its faults long enough for the alert rules to fire.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=60))]
+    pub pace: u32,
     /// HTTP.
     #[command(flatten)]
     pub web: WebArgs,
@@ -228,15 +275,17 @@ pub struct DemoArgs {
 /// `vf`.
 #[derive(Debug, Clone, Args)]
 pub struct VfArgs {
-    /// The PF: its PCI address, an interface or an RDMA device; all when left out
+    /// PF: PCI address, interface or RDMA device [default: all]
     pub pf: Option<String>,
-    /// Form of the answer
-    #[arg(long, value_name = "FORM", default_value = "text")]
+    /// Output: text, json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: DocumentFormat,
-    /// Also what the agent saw change since then: how long ago (2h), or a time (2026-01-31T12:00:00Z)
+    /// Also show changes since an age (2h) or a time
+    ///
+    /// Such as 30m, 2h, 1d or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// When to give up on devices that do not answer
+    /// How long to wait for devices that do not respond
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
 }
@@ -252,112 +301,41 @@ pub struct ConfigArgs {
 /// What to do with configuration files.
 #[derive(Debug, Clone, Subcommand)]
 pub enum ConfigAction {
-    /// Check a file and what it names, and say what is wrong
+    /// Check a file (TOML, or YAML for the web configuration) and list every error
     Check {
-        /// The file
+        /// File to check
         file: PathBuf,
-        /// Do not look at the files and directories that it names: it is for another host
+        /// Open no other file: the configuration is for another host
         #[arg(long)]
         no_files: bool,
+        /// Also list the keys that differ from this file and need a restart
+        #[arg(long, value_name = "FILE")]
+        against: Option<PathBuf>,
     },
 }
 
-/// Log levels.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "the names are the definition")]
-pub enum LogLevel {
-    Error,
-    Warn,
-    Info,
-    Debug,
-    Trace,
-}
-
-/// Forms of log lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// `level=info msg=…`
-    Logfmt,
-    /// One JSON object a line.
-    Json,
-}
-
-/// Forms of `check`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum CheckFormat {
-    /// For people.
-    Text,
-    /// Stable, versioned.
-    Json,
-    /// One status line with performance data, then details.
-    Nagios,
-    /// One line of at most 80 characters.
-    Npd,
-}
-
-/// Forms of `vf`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
-pub enum DocumentFormat {
-    /// A table.
-    #[default]
-    Text,
-    /// Stable, versioned.
-    Json,
-}
-
-/// Meanings of exit codes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum ExitMap {
-    /// 0 ok, 1 warning, 2 critical, 3 unknown.
-    Nagios,
-    /// 0 ok, 1 not ok, 2 unknown.
-    Npd,
-    /// 0 ok, 1 anything else.
-    Binary,
-}
-
-/// When to use colours.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Color {
-    /// On a terminal, unless NO_COLOR is set or it is dumb.
-    Auto,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
-pub(super) fn parse_duration(text: &str) -> Result<Duration, String> {
-    if text == "0" {
-        return Ok(Duration::ZERO);
-    }
-    humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a time such as 500ms, 5s or 2m"))
-}
-
-/// The command with a pair of flags for each collector.
+/// The command line's definition, with the switches of collectors and the help of every command.
 pub fn command() -> clap::Command {
-    add_flags(Cli::command())
+    help::tailor(add_flags(Cli::command()))
 }
 
-/// Reads the command line; `serve` is what is meant when no command is named.
+/// Parses the command line; `serve` is the default command.
 ///
 /// # Errors
-/// What clap says of a wrong command line, or its help and version texts.
+/// What clap says about a wrong command line, or its help and version texts.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, ArgMatches), clap::Error> {
     let mut args: Vec<OsString> = args.into_iter().collect();
     let command = command();
     let asks = |arg: &OsString| ["-h", "--help", "-V", "--version"].iter().any(|flag| arg == flag);
-    let serve = |args: &mut Vec<OsString>| args.insert(1.min(args.len()), OsString::from("serve"));
-    let named = named(&args).is_some() || args.iter().skip(1).any(asks);
-    if !named {
-        serve(&mut args);
+    let insert_serve = |args: &mut Vec<OsString>| args.insert(1.min(args.len()), OsString::from("serve"));
+    let has_command = command_name(&args).is_some() || args.iter().skip(1).any(asks);
+    if !has_command {
+        insert_serve(&mut args);
     }
     let mut outcome = command.clone().try_get_matches_from(&args);
     // The name of a command may be the value of a flag: `--storage.path check`.
-    if named && outcome.as_ref().is_err_and(clap::Error::use_stderr) {
-        serve(&mut args);
+    if has_command && outcome.as_ref().is_err_and(clap::Error::use_stderr) {
+        insert_serve(&mut args);
         outcome = command.try_get_matches_from(&args).or(outcome);
     }
     let matches = outcome?;
@@ -365,8 +343,28 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<(Cli, ArgMatche
 }
 
 /// The first argument that is the name of a command.
-pub fn named(args: &[OsString]) -> Option<String> {
+pub fn command_name(args: &[OsString]) -> Option<String> {
     let command = command();
     let names = |arg: &&OsString| *arg == "help" || command.get_subcommands().any(|c| *arg == c.get_name());
     args.iter().skip(1).find(names).map(|name| name.to_string_lossy().into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn help_texts_are_of_one_style() {
+        let mut commands = vec![super::command()];
+        while let Some(command) = commands.pop() {
+            let of_command = command.get_about().map(ToString::to_string).unwrap_or_default();
+            let of_arguments = command.get_arguments().map(|argument| {
+                let help = argument.get_help().map(ToString::to_string).unwrap_or_default();
+                (argument.get_id().to_string(), help)
+            });
+            for (name, help) in of_arguments.chain([(command.get_name().to_owned(), of_command)]) {
+                let begins = help.chars().next().is_some_and(char::is_uppercase);
+                assert!(begins && !help.ends_with('.') && help.is_ascii(), "{name}: {help:?}");
+            }
+            commands.extend(command.get_subcommands().cloned());
+        }
+    }
 }

@@ -11,7 +11,7 @@ use super::{BenchArgs, LIMIT, wanted};
 use crate::bench::perftest::BandwidthUnit;
 use crate::bench::reading::{BenchmarkOutput, Bottleneck, OutputResult, TransferKind, beside, read, together};
 use crate::bench::target::BenchmarkTarget;
-use crate::cli::args::DocumentFormat;
+use crate::cli::args::values::DocumentFormat;
 use crate::cli::error::CliError;
 use crate::cli::one_shot::read_once;
 use crate::cli::output::print;
@@ -83,9 +83,9 @@ fn contents(path: &Path) -> Result<String, CliError> {
     let read = if path == Path::new("-") { whole(std::io::stdin().lock()) } else { File::open(path).and_then(whole) };
     read.map_err(|error| {
         let why = match error.kind() {
-            io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
-            io::ErrorKind::NotFound => "there is no such file".to_owned(),
-            io::ErrorKind::PermissionDenied => "this user may not read it".to_owned(),
+            io::ErrorKind::IsADirectory => "is a directory".to_owned(),
+            io::ErrorKind::NotFound => "no such file".to_owned(),
+            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
             _ => error.to_string(),
         };
         CliError::Usage(format!("--read {}: {why}", path.display()))
@@ -96,13 +96,10 @@ fn whole(from: impl io::Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     from.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is longer than 4 MiB, and no output of a benchmark",
-        ));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 4 MiB: not the output of a benchmark"));
     }
     if bytes.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is no text"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a text file"));
     }
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }

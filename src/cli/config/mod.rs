@@ -1,338 +1,191 @@
-//! The configuration file. Every key is optional; an unknown one is an error.
+//! The configuration file: reading it, and finding every error in it at once.
 
+pub mod collector;
+pub mod error;
 pub mod files;
 pub mod peers;
 pub mod policy;
 pub mod probe;
-pub mod qid_map;
 pub mod reader;
+pub mod reference;
+pub mod schema;
+pub mod web;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
+use serde_path_to_error::Segment;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue, Deserializer};
 
-use super::args::{LogFormat, LogLevel};
-use crate::export::web::WebError;
 use crate::host::fs::read_regular;
+use error::{ConfigError, ConfigErrors, ErrorList};
+use reader::TableReader;
+use schema::ConfigFile;
 
 /// Longest configuration file, in bytes.
 const LONGEST: u64 = 1 << 20;
 
-/// The file as written.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ConfigFile {
-    /// `[path]`
-    pub path: PathConfig,
-    /// `[log]`
-    pub log: LogConfig,
-    /// `[web]`
-    pub web: WebConfig,
-    /// `[collector]`
-    pub collector: CollectorConfig,
-    /// `[storage]`
-    pub storage: StorageConfig,
-    /// `[policy]`
-    pub policy: PolicyConfig,
-    /// `[probe]`
-    pub probe: ProbeConfig,
+/// Most errors that are listed.
+const MOST_ERRORS: usize = 50;
+
+/// Reads a file. Keys with errors are left out and reported.
+pub fn read(file: &Path, errors: &ErrorList) -> ConfigFile {
+    let text = read_regular(file, LONGEST)
+        .and_then(|bytes| String::from_utf8(bytes).map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error)));
+    match text {
+        Ok(text) => parse(file, &text, errors),
+        Err(source) => {
+            errors.push(ConfigError::Unreadable { file: file.to_owned(), source });
+            ConfigFile::default()
+        }
+    }
 }
 
-/// `[path]`: where the host is.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-#[expect(missing_docs, reason = "as the flags of the same names")]
-pub struct PathConfig {
-    pub rootfs: Option<PathBuf>,
-    pub sysfs: Option<PathBuf>,
-    pub procfs: Option<PathBuf>,
+/// Parses the text of a file, as [`read`] does.
+///
+/// Serde stops at the first error. It is taken out of the document and the rest is read again, until none is left.
+pub fn parse(file: &Path, text: &str, errors: &ErrorList) -> ConfigFile {
+    let (mut document, syntax) = DeTable::parse_recoverable(text);
+    if !syntax.is_empty() {
+        for error in syntax.iter().take(MOST_ERRORS) {
+            errors.push(malformed(file, text, String::new(), error));
+        }
+        return ConfigFile::default();
+    }
+    for _ in 0..MOST_ERRORS {
+        match serde_path_to_error::deserialize(Deserializer::from(document.clone())) {
+            Ok(config) => return ConfigFile { values: values(document.get_ref()), ..config },
+            Err(error) => {
+                errors.push(malformed(file, text, error.path().to_string(), error.inner()));
+                let path: Vec<Segment> = error.path().iter().cloned().collect();
+                let missing = error.inner().message().strip_prefix("missing field `");
+                let missing = missing.and_then(|rest| rest.strip_suffix('`'));
+                if !repair_table(document.get_mut(), &path, missing) {
+                    break;
+                }
+            }
+        }
+    }
+    ConfigFile::default()
 }
 
-/// `[log]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-#[expect(missing_docs, reason = "as the flags of the same names")]
-pub struct LogConfig {
-    pub level: Option<LogLevel>,
-    pub format: Option<LogFormat>,
+/// Checks every value of a configuration without using it.
+pub fn validate(file: &Path, config: &ConfigFile, errors: &ErrorList) {
+    let read = |table| TableReader::new(errors, file, table);
+    web::web(&read("web."), &config.web);
+    policy::policy(&read("policy."), &config.policy);
+    probe::probe(&read("probe."), &config.probe);
+    let (table, collector) = (read("collector."), &config.collector);
+    collector::filter(&table, collector.device_include.as_deref(), collector.device_exclude.as_deref());
+    let collectors = collector::collectors(&table, collector, &[]);
+    let paths = (PathBuf::from("/"), PathBuf::from("/sys"), PathBuf::from("/proc"));
+    collector::layout(&table, collector.qid_map.as_ref(), &collectors, &paths);
 }
 
-/// `[web]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-#[expect(missing_docs, reason = "as the flags of the same names")]
-pub struct WebConfig {
-    pub listen_address: Vec<String>,
-    pub telemetry_path: Option<String>,
-    pub config_file: Option<PathBuf>,
-    pub max_requests: Option<usize>,
-    pub systemd_socket: Option<bool>,
-}
-
-/// `[collector]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct CollectorConfig {
-    /// As `--collector.device-include`.
-    pub device_include: Option<String>,
-    /// As `--collector.device-exclude`.
-    pub device_exclude: Option<String>,
-    /// Collectors that do not run.
-    pub disabled: Vec<String>,
-    /// Collectors that run though they do not by default.
-    pub enabled: Vec<String>,
-    /// `[collector.qid-map]`
-    pub qid_map: Option<QidMapConfig>,
-}
-
-/// `[collector.qid-map]`: where the queue pair maps of a stack outside of the kernel's tree are.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct QidMapConfig {
-    /// Path below the host root, with `*` and `?` in its names.
-    pub path: String,
-    /// Columns from the left: `vf`, `local`, `global`, `state`, or `-`.
-    pub columns: Vec<String>,
-    /// Whether numbers without `0x` are hexadecimal.
-    #[serde(default)]
-    pub hexadecimal: bool,
-}
-
-/// `[storage]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct StorageConfig {
-    /// As `--storage.path`.
-    pub path: Option<PathBuf>,
-}
-
-/// `[probe]`: what is measured, and when.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ProbeConfig {
-    /// Whether the agent measures by itself.
-    pub enabled: Option<bool>,
-    /// Which probes: `rdma_loopback`, `memory`, `rdma_peer`, `tcp_peer`.
-    pub probes: Vec<String>,
-    /// Pattern of whole device names that are measured.
-    pub devices: Option<String>,
-    /// Time between two runs of a probe, about.
-    pub interval: Option<String>,
-    /// Share of a day's time that probes may use of a port.
-    pub budget: Option<f64>,
-    /// Message size in bytes.
-    pub size: Option<u64>,
-    /// Queue pairs.
-    pub queue_pairs: Option<u32>,
-    /// How long bandwidth is measured.
-    pub duration: Option<String>,
-    /// How long a program may take beyond the time that it measures.
-    pub patience: Option<String>,
-    /// Whether both directions at once are measured too.
-    pub both: Option<bool>,
-    /// GID index on Ethernet.
-    pub gid_index: Option<u32>,
-    /// The lock that keeps probes of one host apart.
-    pub lock: Option<PathBuf>,
-    /// Files of a job scheduler: the host works while one is there.
-    pub busy_files: Vec<PathBuf>,
-    /// A command that succeeds where the host is free.
-    pub busy_command: Vec<String>,
-    /// Load a CPU above which nothing runs.
-    pub most_load: Option<f64>,
-    /// `[probe.peers]`
-    pub peers: PeersConfig,
-}
-
-/// `[probe.peers]`: probes between hosts.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct PeersConfig {
-    /// Whether servers are started for peers that ask.
-    pub serve: Option<bool>,
-    /// The hosts that measure with each other, in the format of file-based service discovery.
-    pub list: Option<PathBuf>,
-    /// What this host is called there.
-    pub name: Option<String>,
-    /// The key that the hosts share.
-    pub key_file: Option<PathBuf>,
-    /// Length of a time slot; in each a host has one partner at most.
-    pub slot: Option<String>,
-    /// Hosts that measure at once.
-    pub concurrency: Option<usize>,
-    /// `[probe.peers.tls]`
-    pub tls: Option<PeersTlsConfig>,
-}
-
-/// `[probe.peers.tls]`: peers are asked over HTTPS.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct PeersTlsConfig {
-    /// Authorities in PEM; the system's when none is named.
-    pub ca_file: Option<PathBuf>,
-    /// This host's certificate in PEM.
-    pub cert_file: Option<PathBuf>,
-    /// Its key.
-    pub key_file: Option<PathBuf>,
-}
-
-/// `[policy]`: expectations, exceptions, thresholds.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct PolicyConfig {
-    /// RDMA devices that must be there.
-    pub devices: Vec<String>,
-    /// `[[policy.port]]`
-    pub port: Vec<PortRule>,
-    /// `[[policy.link]]`
-    pub link: Vec<LinkRule>,
-    /// `[[policy.exception]]`
-    pub exception: Vec<ExceptionRule>,
-    /// `[policy.severity]`: other severities, by check.
-    pub severity: BTreeMap<String, String>,
-    /// `[policy.hold]`: other hold times, by check.
-    pub hold: BTreeMap<String, String>,
-    /// `[policy.threshold]`
-    pub threshold: ThresholdConfig,
-    /// `[policy.maintenance]`
-    pub maintenance: MaintenanceConfig,
-}
-
-/// `[policy.maintenance]`: when findings are acknowledged only and no probe runs.
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct MaintenanceConfig {
-    /// A file: the host is in maintenance while it is there.
-    pub file: Option<PathBuf>,
-    /// Windows in UTC, `"Sat 02:00-04:00"`.
-    pub windows: Vec<String>,
-}
-
-/// What is expected of ports.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct PortRule {
-    /// Pattern of whole port names (`mlx5_[0-3]/1`).
-    pub r#match: String,
-    /// Whether they should be up.
-    pub up: Option<bool>,
-    /// The least rate, `"200 Gb/s"`.
-    pub rate: Option<String>,
-}
-
-/// What is expected of a device's PCIe link.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct LinkRule {
-    /// Pattern of whole device names.
-    pub r#match: String,
-    /// The least speed, `"16 GT/s"`.
-    pub speed: Option<String>,
-    /// The least width in lanes.
-    pub width: Option<u8>,
-}
-
-/// Findings that are accepted.
-#[derive(Debug, Clone, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
-pub struct ExceptionRule {
-    /// Pattern of whole subjects (`mlx5_3`, `mlx5_3/1`, `0000:98:00.0`).
-    pub r#match: String,
-    /// Which checks; all when left out.
-    #[serde(default)]
-    pub checks: Vec<String>,
-    /// Why.
-    pub reason: String,
-}
-
-/// `[policy.threshold]`
-#[derive(Debug, Clone, Default, Deserialize)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub struct ThresholdConfig {
-    /// Flaps in twelve hours that are critical.
-    pub flaps_critical: Option<usize>,
-    /// How long after boot flaps stand apart.
-    pub settle: Option<String>,
-    /// Correctable AER errors an hour that are a warning.
-    pub correctable_aer_per_hour: Option<u64>,
-    /// `[policy.threshold.errors]`: most increases of a counter in its window.
-    pub errors: BTreeMap<String, u64>,
-}
-
-/// What is wrong with a configuration file.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("{file}: {source}")]
-    Unreadable {
-        /// The file.
-        file: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// It is not TOML, or has a key or value that is not known.
-    #[error("{file}{place}: {message}")]
-    Malformed {
-        /// The file.
-        file: PathBuf,
-        /// Line and column, where known.
-        place: String,
-        /// What is wrong and what is allowed.
-        message: String,
-    },
-    /// The web configuration is wrong.
-    #[error(transparent)]
-    Web(#[from] WebError),
-    /// A value is not allowed.
-    #[error("{file}: {key}: {message}")]
-    Value {
-        /// The file, or the command line.
-        file: PathBuf,
-        /// The key.
-        key: String,
-        /// What is wrong and what is allowed.
-        message: String,
-    },
-}
-
-/// Reads a file.
+/// Reads and checks a file; `files`: also what it names on this host. Returns what works but should be known.
 ///
 /// # Errors
-/// See [`ConfigError`].
-pub fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
-    let unreadable = |source| ConfigError::Unreadable { file: path.to_owned(), source };
-    let bytes = read_regular(path, LONGEST).map_err(unreadable)?;
-    let text =
-        String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))?;
-    parse(path, &text)
+/// Everything that is wrong with it.
+pub fn check(file: &Path, files: bool) -> Result<(ConfigFile, Vec<String>), ConfigErrors> {
+    let errors = ErrorList::default();
+    let config = read(file, &errors);
+    validate(file, &config, &errors);
+    let remarks = files::check(&TableReader::new(&errors, file, ""), &config, files);
+    errors.into_result((config, remarks))
 }
 
-/// Reads the text of a file.
-///
-/// # Errors
-/// See [`ConfigError`].
-pub fn parse(path: &Path, text: &str) -> Result<ConfigFile, ConfigError> {
-    let malformed = |key: &str, error: &toml::de::Error| {
-        let place = error.span().map(|span| {
-            let before = text.get(..span.start).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
-            format!(":{line}:{}", before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
-        });
-        let message = format!("{key}{}", plain(error.message()));
-        ConfigError::Malformed { file: path.to_owned(), place: place.unwrap_or_default(), message }
-    };
-    let document = toml::Deserializer::parse(text).map_err(|error| malformed("", &error))?;
-    serde_path_to_error::deserialize(document).map_err(|error| malformed(&format!("{}: ", error.path()), error.inner()))
+fn malformed(file: &Path, text: &str, key: String, error: &toml::de::Error) -> ConfigError {
+    let position = error.span().map(|span| {
+        let before = text.get(..span.start).unwrap_or_default();
+        let line = before.matches('\n').count() + 1;
+        format!(":{line}:{}", before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
+    });
+    let mut message = plain(error.message());
+    if message == "duplicate key"
+        && let Some(name) = error.span().and_then(|span| text.get(span))
+    {
+        message = format!("duplicate key `{name}`");
+    }
+    ConfigError::Malformed { file: file.to_owned(), position: position.unwrap_or_default(), key, message }
 }
 
-/// The parser's message in one line, and without names of Rust types in what it says is allowed.
+/// Takes an error out of a document, so that the rest can be read: removes the value at a path, or gives it the field
+/// that it misses. Elements of lists stay, for those after them to keep their index. `false` if there is no such value.
+fn repair_table<'i>(table: &mut DeTable<'i>, path: &[Segment], missing: Option<&str>) -> bool {
+    let [Segment::Map { key }, rest @ ..] = path else { return false };
+    let Some(value) = table.get_mut(key.as_str()) else { return false };
+    (!rest.is_empty() && repair_value(value, rest, missing)) || table.remove(key.as_str()).is_some()
+}
+
+fn repair_value<'i>(value: &mut Spanned<DeValue<'i>>, path: &[Segment], missing: Option<&str>) -> bool {
+    match (value.get_mut(), path) {
+        (DeValue::Table(table), path) => repair_table(table, path, missing),
+        (DeValue::Array(array), [Segment::Seq { index }, rest @ ..]) => {
+            let Some(element) = array.get_mut(*index) else { return false };
+            if !rest.is_empty() {
+                return repair_value(element, rest, missing);
+            }
+            let empty = DeValue::String(Cow::Borrowed(""));
+            match (element.get_mut(), missing) {
+                (DeValue::Table(table), Some(field)) => {
+                    let key = Spanned::new(0..0, Cow::Owned(field.to_owned()));
+                    table.insert(key, Spanned::new(0..0, empty)).is_none()
+                }
+                // It was repaired before: the list is one of something else.
+                (DeValue::String(text), _) if text.is_empty() => false,
+                (other, _) => {
+                    *other = empty;
+                    true
+                }
+            }
+        }
+        _ => false,
+    }
+}
+
+/// The values of a document by key, as text; lists as a whole.
+fn values(table: &DeTable<'_>) -> BTreeMap<String, String> {
+    let mut values = BTreeMap::new();
+    let mut waiting: Vec<(String, &DeTable<'_>)> = vec![(String::new(), table)];
+    while let Some((prefix, table)) = waiting.pop() {
+        for (key, value) in table {
+            let key = format!("{prefix}{}", key.get_ref());
+            match value.get_ref() {
+                DeValue::Table(table) => waiting.push((format!("{key}."), table)),
+                value => drop(values.insert(key, text(value))),
+            }
+        }
+    }
+    values
+}
+
+fn text(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("{text:?}"),
+        DeValue::Integer(number) => number.to_string(),
+        DeValue::Float(number) => number.to_string(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Datetime(time) => time.to_string(),
+        DeValue::Array(array) => {
+            let elements: Vec<String> = array.iter().map(|element| text(element.get_ref())).collect();
+            format!("[{}]", elements.join(", "))
+        }
+        DeValue::Table(table) => {
+            let pairs: Vec<String> = values(table).iter().map(|(key, value)| format!("{key} = {value}")).collect();
+            format!("{{{}}}", pairs.join(", "))
+        }
+    }
+}
+
+/// The parser's message in one line, with names of TOML types in place of Rust's.
 fn plain(message: &str) -> String {
     let line = message.split_whitespace().collect::<Vec<_>>().join(" ");
     let Some((found, expected)) = line.rsplit_once(", expected ") else {
         return match line.as_str() {
-            "wanted string or table" => "a string is expected".to_owned(),
+            "wanted string or table" => "expected a string".to_owned(),
             _ => line,
         };
     };
@@ -360,20 +213,71 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::cli::settings::validate;
 
-    fn read(text: &str) -> bool {
-        let file = Path::new("lanewatch.toml");
-        parse(file, text)
-            .and_then(|config| validate(file, &config))
-            .inspect_err(|error| drop(error.to_string()))
-            .is_ok()
+    /// The errors in the text of a file, checked without the files that it names.
+    fn errors(text: &str) -> Vec<String> {
+        let (file, errors) = (Path::new("f"), ErrorList::default());
+        let config = parse(file, text, &errors);
+        validate(file, &config, &errors);
+        let all = errors.into_result(()).err();
+        all.iter().flat_map(ConfigErrors::iter).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn every_error_of_a_file_is_reported_with_the_element_of_a_list() {
+        let text = "[web]\nlisten-adress = 3\nmax-requests = -3\n[policy]\ndevices = [\"a\", 1, \"b\", 2, 3]\n\
+                    [[policy.port]]\nmatch = \"a\"\n[[policy.port]]\nup = true\n[[policy.port]]\nmatch = \"b\"\n\
+                    rate = 200\n[[policy.port]]\nmatch = \"[\"\nrate = \"fast\"\n[probe]\nsize = 0\n";
+        let found = errors(text);
+        let starts = [
+            "f:5:17: policy.devices[1]: ",
+            "f:5:25: policy.devices[3]: ",
+            "f:5:28: policy.devices[4]: ",
+            "f:8:1: policy.port[1]: missing field `match`",
+            "f:12:8: policy.port[2].rate: ",
+            "f:2:1: web.listen-adress: unknown field",
+            "f:3:16: web.max-requests: ",
+        ];
+        for start in starts {
+            assert!(found.iter().any(|error| error.starts_with(start)), "{start} not in {found:#?}");
+        }
+        for key in ["match", "rate"] {
+            assert!(found.iter().any(|error| error.starts_with(&format!("f: policy.port[3].{key}: "))), "{found:#?}");
+        }
+        assert!(found.iter().any(|error| error == "f: probe.size: 0 is not from 1 to 1073741824"), "{found:#?}");
+        assert_eq!(found.len(), 10, "{found:#?}");
+    }
+
+    #[test]
+    fn the_element_of_a_list_is_named() {
+        let rules = "[[policy.port]]\nmatch = \"a\"\n[[policy.port]]\nmatch = \"b\"\n[[policy.port]]\nmatch = \"c\"\n\
+                     rate = \"fast\"\n";
+        assert!(errors(rules)[0].starts_with("f: policy.port[2].rate: \"fast\" is not a rate"));
+        let addresses = errors("[web]\nlisten-address = [\":1\", \"x\", \"y\"]\n");
+        assert!(addresses[0].starts_with("f: web.listen-address[1]: \"x\" is not an address"), "{addresses:?}");
+        assert!(addresses[1].starts_with("f: web.listen-address[2]: "), "{addresses:?}");
+    }
+
+    #[test]
+    fn a_duplicate_key_is_named_with_its_line() {
+        assert_eq!(errors("[log]\nlevel = \"info\"\nlevel = \"warn\"\n"), ["f:3:1: duplicate key `level`"]);
+        assert_eq!(errors("[log]\n[web]\n[log]\n"), ["f:3:2: duplicate key `log`"]);
+    }
+
+    #[test]
+    fn values_are_compared_by_key() {
+        let parsed = |text: &str| parse(Path::new("f"), text, &ErrorList::default()).values;
+        let values =
+            parsed("probe.size = 4096\n[web]\nlisten-address = [\":1\", \":2\"]\n[[policy.port]]\nmatch = \"a\"\n");
+        let expected =
+            [("policy.port", "[{match = \"a\"}]"), ("probe.size", "4096"), ("web.listen-address", "[\":1\", \":2\"]")];
+        assert_eq!(values.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_the_parser(text in any::<String>(), like in "([\\[\\]a-z.=\"0-9 -]{0,20}\n){0,5}") {
-            let _ = (read(&text), read(&like));
+            let _ = (errors(&text), errors(&like));
         }
 
         #[test]
@@ -382,13 +286,13 @@ mod tests {
             let more = ["[policy.hold]\nirq_remote", "[policy.severity]\nirq_remote", "[policy.threshold]\nsettle"];
             let rest = ["[web]\ntelemetry-path", "[collector]\ndevice-include", "[log]\nlevel"];
             for key in known.into_iter().chain(more).chain(rest) {
-                read(&format!("{key} = \"{value}\""));
-                prop_assert!(!read(&format!("{key} = {number}")), "{}", key);
+                errors(&format!("{key} = \"{value}\""));
+                prop_assert!(!errors(&format!("{key} = {number}")).is_empty(), "{}", key);
             }
-            prop_assert!(!read("[web]\nlisten-address = [\"\"]"));
-            read(&format!("[web]\nlisten-address = [\"{value}\"]"));
-            read(&format!("[policy.threshold.errors]\nsymbol_error = {number}"));
-            read(&format!("[[policy.link]]\nmatch = \"a\"\nwidth = {number}"));
+            prop_assert!(!errors("[web]\nlisten-address = [\"\"]").is_empty());
+            errors(&format!("[web]\nlisten-address = [\"{value}\"]"));
+            errors(&format!("[policy.threshold.errors]\nsymbol_error = {number}"));
+            errors(&format!("[[policy.link]]\nmatch = \"a\"\nwidth = {number}"));
         }
     }
 }

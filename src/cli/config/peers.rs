@@ -1,110 +1,94 @@
 //! The `[probe.peers]` table: benchmarks between hosts.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::reader::TableReader;
-use super::{ConfigError, PeersConfig};
+use super::schema::{PeersConfig, PeersTlsConfig};
 use crate::bench::peers::request::MOST_SECONDS;
 use crate::bench::rdma::Timeouts;
 use crate::fleet::peer_transport::HttpTransport;
 use crate::fleet::tls::TlsFiles;
 use crate::model::benchmark::Benchmark;
 
-/// Probes between hosts.
+/// Benchmarks between hosts.
 #[derive(Debug, Clone)]
 pub struct PeersSettings {
     /// Whether servers are started for peers that ask.
     pub serve: bool,
     /// The list of hosts.
     pub list: Option<PathBuf>,
-    /// What this host may be called in it.
+    /// Names of this host in the list.
     pub names: Vec<String>,
-    /// The key that the hosts share; none: certificates say who asks.
+    /// The key that the hosts share; `None` if certificates identify them.
     pub key: Option<PathBuf>,
     /// Length of a time slot.
     pub slot: Duration,
-    /// Hosts that measure at once.
+    /// Hosts that measure at the same time.
     pub concurrency: usize,
-    /// How peers are asked.
+    /// How requests are sent to peers.
     pub post: HttpTransport,
 }
 
-/// What a peer may take to answer beside the start of its server: its lock, its job scheduler, the way there.
+/// Time a peer may take to answer besides the start of its server: its lock, its job scheduler, the network.
 const AROUND: Duration = Duration::from_secs(15);
 
-/// Reads the table. `probes`: which ones run. `duration`: how long bandwidth is measured. `timeouts`: how long the rest
-/// may take.
-///
-/// # Errors
-/// The first value that is not allowed, with its key and what is.
+/// Checks the table; what is not allowed is reported. `probes`: which ones run. `duration`: how long bandwidth is
+/// measured. `timeouts`: how long the rest may take. `probe` reads the table above.
 pub fn peers(
-    file: &Path,
-    table: &PeersConfig,
+    read: &TableReader<'_>,
+    config: &PeersConfig,
     probes: &[Benchmark],
     duration: Duration,
     timeouts: Timeouts,
-) -> Result<PeersSettings, ConfigError> {
-    let read = TableReader::new(file, "probe.");
+    probe: &TableReader<'_>,
+) -> PeersSettings {
     let between = probes.iter().find(|probe| matches!(probe, Benchmark::RdmaPeer | Benchmark::TcpPeer));
-    if let Some(probe) = between.filter(|_| table.list.is_none()) {
-        let message = format!("is missing: {} needs the list of hosts that measure with each other", probe.as_str());
-        return Err(read.wrong("peers.list", message));
+    if let Some(probe) = between.filter(|_| config.list.is_none()) {
+        let message = format!("is missing: {} needs the list of hosts that benchmark each other", probe.as_str());
+        read.error("list", message);
     }
     if between.is_some() && duration > Duration::from_secs(MOST_SECONDS) {
         let time = humantime::format_duration(duration);
-        return Err(
-            read.wrong("duration", format!("{time} is too long: a peer gives at most {MOST_SECONDS}s of its time"))
-        );
+        probe.error("duration", format!("{time} is too long: a peer measures for at most {MOST_SECONDS}s"));
     }
     let allowed = "a time from 10s to 7d, at least four times probe.duration, such as 2h";
     let longest = Duration::from_secs(7 * 24 * 60 * 60);
     let least = Duration::from_secs(10).max(duration * 4);
-    let slot = read.time("peers.slot", table.slot.as_deref(), least..=longest, allowed)?;
-    let concurrency = table.concurrency.unwrap_or(64);
+    let slot = read.time("slot", config.slot.as_deref(), least..=longest, allowed);
+    let concurrency = config.concurrency.unwrap_or(64);
     if !(2..=100_000).contains(&concurrency) {
-        let message = format!("{concurrency} is not from 2 to 100000: two hosts are a pair");
-        return Err(read.wrong("peers.concurrency", message));
+        read.error("concurrency", format!("{concurrency} is not from 2 to 100000: two hosts are a pair"));
     }
-    let tls = match &table.tls {
-        None => None,
-        Some(tls) => Some(TlsFiles {
-            authorities: tls.ca_file.clone(),
-            identity: match (&tls.cert_file, &tls.key_file) {
-                (Some(certificate), Some(key)) => Some((certificate.clone(), key.clone())),
-                (None, None) => None,
-                (Some(_), None) => {
-                    return Err(read.wrong("peers.tls.key-file", "is missing: cert-file needs its key".to_owned()));
-                }
-                (None, Some(_)) => {
-                    return Err(
-                        read.wrong("peers.tls.cert-file", "is missing: key-file needs its certificate".to_owned())
-                    );
-                }
-            },
-            insecure: false,
-        }),
-    };
+    let tls = config.tls.as_ref().map(|tls| tls_files(&read.table("tls."), tls));
     let certified = tls.as_ref().is_some_and(|tls| tls.identity.is_some());
-    if between.is_some() && table.key_file.is_none() && !certified {
-        let message = "is missing: peers follow requests that are signed with a key, or come with a certificate \
+    if between.is_some() && config.key_file.is_none() && !certified {
+        let message = "is missing: peers accept requests that are signed with a key, or come with a certificate \
                        (probe.peers.tls.cert-file)";
-        return Err(read.wrong("peers.key-file", message.to_owned()));
+        read.error("key-file", message);
     }
-    if table.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
-        return Err(
-            read.wrong("peers.name", "\"\" is not a name of this host, such as node17 or node17:10015".to_owned())
-        );
+    if config.name.as_ref().is_some_and(|name| name.trim().is_empty()) {
+        read.not_allowed("name", "", "a name of this host, such as node17 or node17:10015");
     }
-    Ok(PeersSettings {
-        serve: table.serve.unwrap_or(false),
-        list: table.list.clone(),
-        names: table.name.clone().map_or_else(names, |name| vec![name]),
-        key: table.key_file.clone(),
+    PeersSettings {
+        serve: config.serve.unwrap_or(false),
+        list: config.list.clone(),
+        names: config.name.clone().map_or_else(names, |name| vec![name]),
+        key: config.key_file.clone(),
         slot: slot.unwrap_or(Duration::from_secs(2 * 60 * 60)),
         concurrency,
         post: HttpTransport { timeout: AROUND + timeouts.listen, tls },
-    })
+    }
+}
+
+fn tls_files(read: &TableReader<'_>, config: &PeersTlsConfig) -> TlsFiles {
+    match (&config.cert_file, &config.key_file) {
+        (Some(_), None) => read.error("key-file", "is missing: cert-file needs its key"),
+        (None, Some(_)) => read.error("cert-file", "is missing: key-file needs its certificate"),
+        _ => {}
+    }
+    let identity = config.cert_file.clone().zip(config.key_file.clone());
+    TlsFiles { authorities: config.ca_file.clone(), identity, insecure: false }
 }
 
 /// The name of this host, whole and without its domain.

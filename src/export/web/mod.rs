@@ -72,6 +72,22 @@ impl Web {
         })
     }
 
+    /// Checks the text of a file without opening what it names.
+    ///
+    /// # Errors
+    /// The file cannot be read, an unknown key, a value that is not allowed.
+    pub fn check_text(path: &Path) -> Result<(), WebError> {
+        let file = file::read(path)?;
+        let http = file.http_server_config.unwrap_or_default();
+        let hashes = file.basic_auth_users.unwrap_or_default();
+        headers(path, http.headers.unwrap_or_default())?;
+        file.rate_limit.map(|rate| rate_limit::parse(path, &rate)).transpose()?;
+        if !hashes.is_empty() {
+            Users::new(path, hashes)?;
+        }
+        Ok(())
+    }
+
     /// Checks that this configuration still asks for what `before` did. A file that is half written, or was emptied,
     /// must not open what was closed.
     ///

@@ -20,6 +20,7 @@ pub struct Example {
     memory: Arc<MemoryHost>,
     cards: [Card; 2],
     now: Duration,
+    pace: u32,
 }
 
 impl Example {
@@ -31,9 +32,22 @@ impl Example {
         for card in &cards {
             card.make(&memory);
         }
-        let mut example = Self { memory, cards, now: Duration::ZERO };
+        let mut example = Self { memory, cards, now: Duration::ZERO, pace: 1 };
         example.show(Phase::Healthy);
         example
+    }
+
+    /// The host in the middle of its fault.
+    pub fn at_fault() -> Self {
+        let mut example = Self::new();
+        example.advance(Duration::from_secs(u64::midpoint(DEGRADES, RECOVERS)));
+        example
+    }
+
+    /// The host with a scenario that goes on so many times faster. Rates stay as they are.
+    #[must_use]
+    pub fn with_pace(self, pace: u32) -> Self {
+        Self { pace, ..self }
     }
 
     /// The host as collectors see it.
@@ -44,10 +58,11 @@ impl Example {
     /// Moves it on to this time since its beginning: counters rise, and the scenario goes on.
     pub fn advance(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.now);
-        let (before, phase) = (phase(self.now), phase(now));
+        let scenario_time = now.saturating_mul(self.pace);
+        let (before, phase) = (phase(self.now.saturating_mul(self.pace)), phase(scenario_time));
         let [_, second] = &mut self.cards;
         if phase != before {
-            second.enter(phase, round(now));
+            second.enter(phase, round(scenario_time));
         }
         for card in &mut self.cards {
             card.count(passed, now.as_secs());
@@ -86,7 +101,7 @@ fn system(memory: &MemoryHost) {
     memory.set(format!("{kernel}/random/boot_id"), "2f6f1f0c-7c1e-4b52-9b6a-3f1d8f0e9a77\n");
 }
 
-/// How the second card is.
+/// The state of the second card.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Phase {
     /// Its link is at 16 GT/s x16.
@@ -97,19 +112,21 @@ pub enum Phase {
     LinkLost,
 }
 
-/// The link degrades so soon that a visitor sees it, and stays so for a minute and a half.
-const DEGRADES: u64 = 8;
-const RECOVERS: u64 = 98;
-/// The port is gone for longer than the pause between two readings.
-const LOSES_LINK: u64 = 150;
-const REGAINS_LINK: u64 = 158;
-/// How long it is until all begins again.
-const ROUND: u64 = 210;
+/// The link degrades so soon that a visitor sees it, and stays so for longer than the alert rules wait.
+pub const DEGRADES: u64 = 8;
+/// The link recovers.
+pub const RECOVERS: u64 = 608;
+/// The port loses its link, again for longer than the alert rules wait.
+pub const LOSES_LINK: u64 = 780;
+/// The port regains its link.
+pub const REGAINS_LINK: u64 = 1_080;
+/// The scenario starts again.
+pub const ROUND: u64 = 1_200;
 /// The port loses its link in one round of so many (six hours): the warning stays for an hour, and three of them in
 /// twelve hours would be critical.
-const FLAPS_EVERY: u64 = 108;
+const FLAPS_EVERY: u64 = 18;
 
-/// How the second card is at a time since the beginning.
+/// The state of the second card at a time since the beginning.
 pub fn phase(now: Duration) -> Phase {
     match now.as_secs() % ROUND {
         DEGRADES..RECOVERS => Phase::Degraded,
@@ -166,7 +183,7 @@ mod tests {
     #[test]
     fn it_reads_without_a_fault_in_every_phase() {
         let mut example = Example::new();
-        for second in [0, 5, 60, 99, 155, 205, 300] {
+        for second in [0, 5, 60, 607, 609, 785, 1_100, 1_300] {
             example.advance(Duration::from_secs(second));
             let (facts, faults) = facts(&example);
             assert!(faults.is_empty(), "{second}: {faults:?}");
@@ -186,13 +203,43 @@ mod tests {
     fn the_story_repeats_and_flaps_seldom() {
         let at = |second| phase(Duration::from_secs(second));
         assert_eq!(
-            [at(0), at(7), at(8), at(97), at(98)].map(|p| p == Phase::Degraded),
+            [at(0), at(7), at(8), at(607), at(608)].map(|p| p == Phase::Degraded),
             [false, false, true, true, false]
         );
-        assert_eq!([at(150), at(157), at(158)].map(|p| p == Phase::LinkLost), [true, true, false]);
-        assert_eq!(at(210 + 20), Phase::Degraded);
-        assert_eq!(at(210 + 152), Phase::Healthy);
-        assert_eq!(at(210 * 108 + 152), Phase::LinkLost);
+        assert_eq!([at(780), at(1_079), at(1_080)].map(|p| p == Phase::LinkLost), [true, true, false]);
+        assert_eq!(at(1_200 + 20), Phase::Degraded);
+        assert_eq!(at(1_200 + 800), Phase::Healthy);
+        assert_eq!(at(1_200 * 18 + 800), Phase::LinkLost);
+    }
+
+    /// Three readings at an interval of 15 s and the hold time come before the time that an alert waits.
+    #[test]
+    fn faults_last_long_enough_for_their_alerts() {
+        let alerts = include_str!("../../../alerts/lanewatch.rules.yml");
+        let wait = |check: &str| -> u64 {
+            let mut rules = alerts.split("- alert: ").filter(|rule| rule.contains(&format!("{{check=\"{check}\", ")));
+            let longest = rules.try_fold(0, |longest: u64, rule| {
+                let minutes = rule.split_once(" for: ")?.1.split_once('m')?.0;
+                Some(longest.max(minutes.parse().ok()?))
+            });
+            longest.unwrap() * 60
+        };
+        let (readings, hold) = (3 * 15, 60);
+        for check in ["pcie_degraded"] {
+            assert!(RECOVERS - DEGRADES > wait(check) + readings + hold, "{check}");
+        }
+        assert!(REGAINS_LINK - LOSES_LINK > wait("port_down") + readings + hold);
+    }
+
+    #[test]
+    fn the_pace_changes_the_scenario_and_not_the_rates() {
+        let mut example = Example::new().with_pace(10);
+        let slow = |example: &Example| bandwidths(&facts(example).0)[1] == "63.0 Gb/s";
+        for (second, degraded) in [(0, false), (1, true), (60, true), (61, false)] {
+            example.advance(Duration::from_secs(second));
+            assert_eq!(slow(&example), degraded, "{second}");
+        }
+        assert!(slow(&Example::at_fault()));
     }
 
     #[test]
@@ -218,7 +265,7 @@ mod tests {
         assert!(healthy.iter().all(|rate| (174..=182).contains(rate)), "{healthy:?}");
         let degraded = gbits(20, 40);
         assert!((174..=182).contains(&degraded[0]) && (55..=58).contains(&degraded[1]), "{degraded:?}");
-        let lost = gbits(151, 157);
+        let lost = gbits(781, 787);
         assert_eq!(lost[1], 0);
         let device = &of::<RdmaDevice>(&facts(&example).0)[1];
         assert_eq!(device.ports[0].counter("link_downed"), Some(1));
