@@ -39,7 +39,7 @@ pub struct BenchArgs {
     /// Run even if it may disturb a workload
     #[arg(long)]
     pub force: bool,
-    /// Read output of perftest or iperf3 (- for stdin); repeatable
+    /// Read output of perftest or iperf3; - is stdin
     #[arg(long, value_name = "FILE")]
     pub read: Vec<PathBuf>,
     /// Output: text, json

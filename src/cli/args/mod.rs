@@ -39,7 +39,7 @@ pub struct Cli {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Host and configuration")]
 pub struct CommonArgs {
-    /// Read the built-in example host, at the moment of its fault
+    /// Read the built-in example host, during its fault
     #[arg(long, global = true, conflicts_with_all = ["rootfs", "sysfs", "procfs"])]
     pub demo: bool,
     /// Root of the host to read [default: /]
@@ -191,7 +191,7 @@ pub struct CheckArgs {
     /// Time between two reads, for rates; 0 reads once
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = parse_sample)]
     pub sample: Duration,
-    /// How long to wait for devices that do not respond
+    /// How long to wait for a device
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
     /// Exit codes: nagios (0-3), npd (0-2), binary (0-1)
@@ -285,7 +285,7 @@ pub struct VfArgs {
     /// Such as 30m, 2h, 1d or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// How long to wait for devices that do not respond
+    /// How long to wait for a device
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,
 }
