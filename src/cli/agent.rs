@@ -175,7 +175,7 @@ pub fn run<E: std::fmt::Display>(
             tokio::select! {
                 () = first_signal(&mut ends) => {}
                 _ = &mut ended => failed.set(true),
-                Err(error) = reload::watch_config(file, &settings.config.values, &reload_settings, &handle, &app) => tracing::error!("{error}"),
+                Err(error) = reload::watch_config(settings.file.as_deref(), &settings.config.values, &reload_settings, &handle, &app) => tracing::error!("{error}"),
                 Err(error) = reload::watch_web_config(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
             tasks.abort_all();

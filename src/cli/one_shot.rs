@@ -10,7 +10,7 @@ use crate::host::collector::Setup;
 use crate::host::example::Example;
 use crate::model::history::Baseline;
 use crate::watch::clock::{Clock as _, SystemClock};
-use crate::watch::store::Store;
+use crate::watch::store::{SavedState, Store};
 use crate::watch::{Engine, HostReport, Poller};
 
 /// Reads the host and evaluates it. With a `sample` time it is read twice, so that there are rates; a recorded host does
@@ -22,7 +22,8 @@ pub fn read_once(settings: &Settings, sample: Duration, timeout: Duration) -> an
     let setup = settings.setup();
     let mut engine = Engine::new(Arc::clone(&settings.policy), true);
     if settings.demo {
-        engine.set_baseline(example_baseline(settings, timeout)?);
+        let saved = SavedState { baseline: example_baseline(settings, timeout)?, ..SavedState::default() };
+        engine.restore(saved, Vec::new(), SystemClock.now());
     } else {
         let store = Store::new(settings.storage.clone());
         engine.restore(store.peek(), store.events(), SystemClock.now());
