@@ -1,4 +1,4 @@
-//! Measures it: probes that run other people's benchmarks without disturbing anybody, and say what came of it.
+//! Benchmarks: runs perftest and iperf3 when the host is idle, and reads the output of runs that others made.
 
 pub mod child;
 pub mod classify;
@@ -8,6 +8,7 @@ pub mod guard;
 pub mod iperf;
 pub mod lock;
 pub mod memory;
+pub mod nccl;
 pub mod peers;
 pub mod perftest;
 pub mod probe;

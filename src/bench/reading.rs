@@ -1,9 +1,11 @@
-//! Outputs of benchmarks that somebody ran, read in plain words: which numbers are one limit seen several ways.
+//! Output of benchmarks that somebody else ran: what was measured, what limits it, and which results share one limit.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Write as _};
 
-use super::iperf;
-use super::perftest::{self, BandwidthUnit, from_json, from_text};
+use super::iperf::{self, IperfError, IperfReport};
+use super::nccl::{self, NcclError, NcclReport};
+use super::perftest::{BandwidthRow, BandwidthUnit, PerftestJsonError, PerftestReport, from_json, from_text};
 use crate::assess::benchmark::{Ceiling, percent};
 use crate::model::benchmark::{Failure, Statistic};
 use crate::model::units::BytesPerSecond;
@@ -20,17 +22,23 @@ const TOLERANCE: f64 = 1.02;
 /// Messages smaller than this do not fill a lane, in bytes.
 const FILLS: u64 = 65536;
 
-/// How a number was measured.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// How a bandwidth was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TransferKind {
-    /// RDMA, one way.
+    /// RDMA in one direction.
     Rdma,
     /// RDMA whose connection the connection manager set up.
     ConnectionManager,
-    /// RDMA both ways at once: a sum.
+    /// RDMA in both directions at once: a sum.
     Bidirectional,
     /// TCP.
     Tcp,
+    /// TCP in both directions at once: a sum.
+    TcpBidirectional,
+    /// TCP between two addresses of one host, over its loopback interface.
+    TcpLoopback,
+    /// A collective operation of several GPUs.
+    Collective,
 }
 
 impl TransferKind {
@@ -41,6 +49,29 @@ impl TransferKind {
             Self::ConnectionManager => "rdma_cm",
             Self::Bidirectional => "rdma_both",
             Self::Tcp => "tcp",
+            Self::TcpBidirectional => "tcp_both",
+            Self::TcpLoopback => "tcp_loopback",
+            Self::Collective => "nccl",
+        }
+    }
+
+    /// How many directions the value adds up.
+    const fn directions(self) -> f64 {
+        if self.is_sum() { 2.0 } else { 1.0 }
+    }
+
+    const fn is_sum(self) -> bool {
+        matches!(self, Self::Bidirectional | Self::TcpBidirectional)
+    }
+
+    /// Why the value cannot be compared with one port and its PCIe path; `None` if it can.
+    pub const fn not_comparable(self) -> Option<&'static str> {
+        match self {
+            Self::TcpLoopback => {
+                Some("both ends are one host, so this is the loopback interface and says nothing about the PCIe path")
+            }
+            Self::Collective => Some("it uses several links at once, so it is not compared with one port"),
+            _ => None,
         }
     }
 }
@@ -48,10 +79,13 @@ impl TransferKind {
 impl fmt::Display for TransferKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Rdma => "RDMA one way",
+            Self::Rdma => "RDMA, one direction",
             Self::ConnectionManager => "RDMA with the connection manager",
-            Self::Bidirectional => "RDMA both ways at once",
+            Self::Bidirectional => "RDMA, both directions",
             Self::Tcp => "TCP",
+            Self::TcpBidirectional => "TCP, both directions",
+            Self::TcpLoopback => "TCP over loopback",
+            Self::Collective => "NCCL bus bandwidth",
         })
     }
 }
@@ -79,8 +113,8 @@ pub enum OutputResult {
 pub struct BenchmarkOutput {
     /// What it says.
     pub result: OutputResult,
-    /// Everything that perftest reported; empty where another program spoke.
-    pub report: perftest::PerftestReport,
+    /// What perftest reported; of nccl-tests, the test and its table by size; empty for other programs.
+    pub report: PerftestReport,
 }
 
 impl BenchmarkOutput {
@@ -95,61 +129,89 @@ impl BenchmarkOutput {
     }
 }
 
-/// Reads an output: perftest's text or JSON (bandwidths in `unit`), or iperf3's JSON.
+/// Reads an output: perftest's text or JSON (bandwidths in `unit`), iperf3's text or JSON, or a table of nccl-tests.
 pub fn read(text: &str, unit: BandwidthUnit) -> BenchmarkOutput {
-    let mut table = from_text(text);
+    let table = from_text(text);
     if let Some(trouble) = &table.trouble {
         return BenchmarkOutput { result: OutputResult::Failed(trouble.failure, trouble.text.clone()), report: table };
     }
-    if !table.has_values() {
-        let nothing = |why: String| BenchmarkOutput {
-            result: OutputResult::Nothing(why),
-            report: perftest::PerftestReport::default(),
-        };
-        if table.impossible {
-            return nothing(
-                "it has a value that cannot be: negative, no number, or beyond what any lane carries".to_owned(),
-            );
-        }
-        table = match (iperf::from_json(text), from_json(text, unit)) {
-            (Ok(report), _) => {
-                let value = BytesPerSecond(report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0));
-                let way = if report.reverse.is_some() { TransferKind::Bidirectional } else { TransferKind::Tcp };
-                return BenchmarkOutput {
-                    result: OutputResult::Bandwidth { way, value },
-                    report: perftest::PerftestReport::default(),
-                };
-            }
-            (_, Ok(report)) => report,
-            (Err(iperf::IperfError::Program(result)), _) if iperf::is_unreachable(&result) => {
-                let result = OutputResult::Failed(Failure::TcpSetup, format!("iperf3: {result}"));
-                return BenchmarkOutput { result, report: perftest::PerftestReport::default() };
-            }
-            (Err(error @ (iperf::IperfError::Program(_) | iperf::IperfError::Impossible)), _) => {
-                return nothing(error.to_string());
-            }
-            (_, Err(perftest::PerftestJsonError::NoResult)) => return nothing(no_result(text, &table)),
-            (_, Err(error)) => return nothing(error.to_string()),
-        };
+    if table.has_values() {
+        return BenchmarkOutput { result: value(&table), report: table };
     }
-    BenchmarkOutput { result: value(&table), report: table }
+    let only = |result: OutputResult| BenchmarkOutput { result, report: PerftestReport::default() };
+    if table.impossible {
+        return only(OutputResult::Nothing(
+            "a value is out of range: negative, not a number or above 10 Tb/s".to_owned(),
+        ));
+    }
+    let iperf = match iperf::from_json(text) {
+        Err(IperfError::NotAReport) => iperf::from_text(text),
+        other => other,
+    };
+    match iperf {
+        Ok(report) => return only(tcp(&report)),
+        Err(IperfError::Program(error)) if iperf::is_unreachable(&error) => {
+            return only(OutputResult::Failed(Failure::TcpSetup, format!("iperf3: {error}")));
+        }
+        Err(IperfError::NotAReport) => {}
+        Err(error) => return only(OutputResult::Nothing(error.to_string())),
+    }
+    match nccl::from_text(text) {
+        Ok(report) => return collective(&report),
+        Err(NcclError::NotAReport) => {}
+        Err(error) => return only(OutputResult::Nothing(error.to_string())),
+    }
+    match from_json(text, unit) {
+        Ok(report) => BenchmarkOutput { result: value(&report), report },
+        Err(PerftestJsonError::NoResult) => only(OutputResult::Nothing(no_result(text, &table))),
+        Err(error) => only(OutputResult::Nothing(error.to_string())),
+    }
+}
+
+fn tcp(report: &IperfReport) -> OutputResult {
+    let way = match (report.is_loopback(), report.reverse) {
+        (true, _) => TransferKind::TcpLoopback,
+        (false, Some(_)) => TransferKind::TcpBidirectional,
+        (false, None) => TransferKind::Tcp,
+    };
+    let value = BytesPerSecond(report.received.0 + report.reverse.map_or(0.0, |reverse| reverse.0));
+    OutputResult::Bandwidth { way, value }
+}
+
+/// The table's best size. Data that arrived wrong has no bandwidth.
+fn collective(report: &NcclReport) -> BenchmarkOutput {
+    let result = match report.best() {
+        _ if report.wrong_values > 0 => OutputResult::Nothing(format!(
+            "nccl-tests found {} wrong values: the data was corrupted",
+            report.wrong_values
+        )),
+        Some(best) => OutputResult::Bandwidth { way: TransferKind::Collective, value: best.bandwidth },
+        None => OutputResult::Nothing("it has no value".to_owned()),
+    };
+    let rows = report.sizes.iter().map(|size| BandwidthRow {
+        size: Some(size.size),
+        iterations: None,
+        peak: None,
+        average: size.bandwidth,
+        messages: None,
+        cpu: None,
+    });
+    let report = PerftestReport { test: report.test.clone(), bandwidth: rows.collect(), ..PerftestReport::default() };
+    BenchmarkOutput { result, report }
 }
 
 /// Why nothing was found in a text.
-fn no_result(text: &str, table: &perftest::PerftestReport) -> String {
+fn no_result(text: &str, table: &PerftestReport) -> String {
     if text.trim().is_empty() {
-        return "it is empty".to_owned();
+        return "the file is empty".to_owned();
     }
-    if let Some(test) = &table.test {
-        return format!("{test} was begun, and no result follows");
+    match &table.test {
+        Some(test) => format!("{test} started but printed no result"),
+        None => "not the output of perftest, iperf3 or nccl-tests".to_owned(),
     }
-    if text.contains("[ ID] Interval") {
-        return "it looks like the text of iperf3, which has no fixed form: run it with --json".to_owned();
-    }
-    "it is no output of perftest (text or JSON) and no JSON of iperf3".to_owned()
 }
 
-fn value(report: &perftest::PerftestReport) -> OutputResult {
+fn value(report: &PerftestReport) -> OutputResult {
     if let Some(row) = report.best() {
         let way = match (report.is_bidirectional(), report.connection_manager) {
             (true, _) => TransferKind::Bidirectional,
@@ -205,44 +267,42 @@ impl Bottleneck {
         }
     }
 
-    /// One sentence of it, or two.
+    /// What it means, in one sentence or two.
     pub fn says(self, ceiling: &Ceiling) -> String {
         let text = |limit: Option<BytesPerSecond>| limit.map(|limit| limit.to_string()).unwrap_or_default();
         match self {
             Self::Path => format!(
-                "It is the PCIe path, which carries {}: not SR-IOV, not the connection manager, not TCP, not the \
-                 cable. Look at `lanewatch explain`.",
+                "The limit is the PCIe path ({}), not SR-IOV, the connection manager, TCP or the cable. See `lanewatch \
+                 explain`.",
                 text(ceiling.path)
             ),
-            Self::Rate => format!("It is the port's rate, {}.", text(ceiling.rate)),
-            Self::Size => format!("Messages this small do not fill a lane: measure with {FILLS} bytes or more."),
-            Self::Other => {
-                "It is below what port and PCIe path carry: look at the other end, at NUMA and CPUs.".to_owned()
-            }
+            Self::Rate => format!("The limit is the port's rate, {}.", text(ceiling.rate)),
+            Self::Size => format!("Messages this small cannot fill the path: use at least {FILLS} bytes."),
+            Self::Other => "Below what the port and its PCIe path carry: check the other end, NUMA placement and CPU \
+                            load."
+                .to_owned(),
             Self::NotThis => format!(
-                "It is more than this lane carries ({}): it was measured within a card, or on another device.",
+                "More than this path carries ({}): it was measured within a card or on another device.",
                 text(Some(ceiling.payload))
             ),
         }
     }
 }
 
-/// What each number says of one direction: half of a sum.
+/// The bandwidth of one direction: half of a sum.
 fn per_direction(way: TransferKind, value: BytesPerSecond) -> BytesPerSecond {
-    BytesPerSecond(if way == TransferKind::Bidirectional { value.0 / 2.0 } else { value.0 })
+    BytesPerSecond(value.0 / way.directions())
 }
 
-/// One output's value beside what the lane carries.
+/// One output's value beside what the port and its path carry.
 pub fn beside(way: TransferKind, value: BytesPerSecond, ceiling: Option<&Ceiling>) -> String {
-    let sum = if way == TransferKind::Bidirectional {
-        format!(", {} each way", per_direction(way, value))
-    } else {
-        String::new()
-    };
-    let Some(ceiling) = ceiling else { return format!("{way}: {value}{sum}") };
     let each = per_direction(way, value);
-    let mut text = format!("{way}: {value}{sum}");
+    let mut text = format!("{way}: {value}");
     // Writing to a string cannot fail.
+    if way.is_sum() {
+        let _ = write!(text, ", {each} per direction");
+    }
+    let Some(ceiling) = ceiling.filter(|_| way.not_comparable().is_none()) else { return text };
     if let Some(rate) = ceiling.rate {
         let _ = write!(text, ", {} of the port's {rate}", percent(each, rate));
     }
@@ -252,31 +312,33 @@ pub fn beside(way: TransferKind, value: BytesPerSecond, ceiling: Option<&Ceiling
     text
 }
 
-/// What several numbers say together; none for fewer than two.
+/// What several results say together. `None` for fewer than two that can be compared.
 pub fn together(numbers: &[(TransferKind, BytesPerSecond)], ceiling: Option<&Ceiling>) -> Option<String> {
-    let ways = numbers.iter().map(|(way, value)| per_direction(*way, *value).0);
-    let (least, most) = ways.fold((f64::INFINITY, 0.0f64), |(least, most), rate| (least.min(rate), most.max(rate)));
-    if numbers.len() < 2 || least <= 0.0 {
+    let rates: Vec<(TransferKind, BytesPerSecond)> = numbers
+        .iter()
+        .filter(|(way, _)| way.not_comparable().is_none())
+        .map(|(way, value)| (*way, per_direction(*way, *value)))
+        .collect();
+    let (slowest, least) = *rates.iter().min_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    let (_, most) = *rates.iter().max_by(|a, b| a.1.0.total_cmp(&b.1.0))?;
+    if rates.len() < 2 || least.0 <= 0.0 {
         return None;
     }
-    let (least, most) = (BytesPerSecond(least), BytesPerSecond(most));
     if most.0 / least.0 > SPREAD {
-        let slowest = numbers.iter().min_by(|a, b| per_direction(a.0, a.1).0.total_cmp(&per_direction(b.0, b.1).0))?.0;
         return Some(format!(
-            "These are not one limit: from {least} to {most} each way. What is slower alone has a cause of its own; look \
-             first at {slowest}."
+            "The results do not share one limit: {least} to {most} per direction. Start with the slowest, {slowest}."
         ));
     }
-    let count = match numbers.len() {
-        2 => "two",
-        3 => "three",
-        4 => "four",
-        _ => "several",
+    let kinds: BTreeSet<TransferKind> = rates.iter().map(|(way, _)| *way).collect();
+    // Runs of one kind repeat a measurement; only different kinds show that the limit is common to all.
+    let mut text = if kinds.len() < 2 {
+        format!("{} runs agree: {least} to {most} per direction.", rates.len())
+    } else {
+        let all = if rates.len() == 2 { "Both".to_owned() } else { format!("All {}", rates.len()) };
+        format!("{all} results share one limit: {least} to {most} per direction.")
     };
-    let mut text = format!("This is one limit seen {count} ways: {least} to {most} each way.");
-    let sum = numbers.iter().any(|(way, _)| *way == TransferKind::Bidirectional);
-    if sum {
-        text.push_str(" A sum of both directions is not to be held against the rate of one.");
+    if rates.iter().any(|(way, _)| way.is_sum()) {
+        text.push_str(" Halve a sum of both directions before you compare it with a rate.");
     }
     if let Some(ceiling) = ceiling {
         text.push(' ');
@@ -327,20 +389,23 @@ mod tests {
             [TransferKind::Rdma, TransferKind::ConnectionManager, TransferKind::Bidirectional, TransferKind::Tcp]
         );
         let text = together(&numbers, narrow().as_ref()).unwrap_or_default();
-        assert!(text.starts_with("This is one limit seen four ways: 58.2 Gb/s to 59.6 Gb/s each way."), "{text}");
-        assert!(text.contains("the PCIe path, which carries 63.0 Gb/s: not SR-IOV"), "{text}");
+        assert!(text.starts_with("All 4 results share one limit: 58.2 Gb/s to 59.6 Gb/s per direction."), "{text}");
+        assert!(text.contains("The limit is the PCIe path (63.0 Gb/s), not SR-IOV"), "{text}");
         let both = beside(TransferKind::Bidirectional, numbers[2].1, narrow().as_ref());
-        assert!(both.contains("58.3 Gb/s each way, 29 % of the port's 200 Gb/s, 93 % of the PCIe path's"), "{both}");
+        assert!(
+            both.contains("58.3 Gb/s per direction, 29 % of the port's 200 Gb/s, 93 % of the PCIe path's"),
+            "{both}"
+        );
     }
 
     #[test]
     fn numbers_apart_are_not() {
         let text =
             together(&[(TransferKind::Rdma, gbits(190.0)), (TransferKind::Tcp, gbits(40.0))], None).unwrap_or_default();
-        assert!(text.contains("not one limit") && text.ends_with("look first at TCP."), "{text}");
+        assert!(text.contains("do not share one limit") && text.ends_with("Start with the slowest, TCP."), "{text}");
         assert_eq!(together(&[(TransferKind::Rdma, gbits(190.0))], None), None);
         let below = together(&[(TransferKind::Rdma, gbits(20.0)), (TransferKind::Tcp, gbits(20.0))], narrow().as_ref());
-        assert!(below.is_some_and(|text| text.contains("below what port and PCIe path carry")));
+        assert!(below.is_some_and(|text| text.contains("Below what the port and its PCIe path carry")));
     }
 
     #[test]
@@ -363,8 +428,8 @@ mod tests {
             assert_eq!(of(value, size, ceiling), limit, "{value} {size:?} {ceiling:?}");
         }
         assert_eq!(Bottleneck::of(TransferKind::Bidirectional, gbits(115.0), None, &narrow), Bottleneck::Path);
-        assert!(Bottleneck::Path.says(&narrow).starts_with("It is the PCIe path, which carries 63.0 Gb/s"));
-        assert!(Bottleneck::NotThis.says(&wide).contains("more than this lane carries (200 Gb/s)"));
+        assert!(Bottleneck::Path.says(&narrow).starts_with("The limit is the PCIe path (63.0 Gb/s)"));
+        assert!(Bottleneck::NotThis.says(&wide).contains("More than this path carries (200 Gb/s)"));
     }
 
     #[test]
@@ -377,20 +442,87 @@ mod tests {
             iperf("unable to connect to server: No route to host"),
             OutputResult::Failed(Failure::TcpSetup, _)
         ));
-        assert!(matches!(iperf("the server is busy"), OutputResult::Nothing(text) if text.contains("iperf3 says")));
+        assert!(
+            matches!(iperf("the server is busy"), OutputResult::Nothing(text) if text == "iperf3: the server is busy")
+        );
         for (text, part) in [
-            ("", "it is empty"),
-            (" \n", "it is empty"),
-            ("hello", "it is no output of perftest (text or JSON) and no JSON of iperf3"),
-            ("[ ID] Interval           Transfer     Bitrate\n", "run it with --json"),
-            ("                    RDMA_Write BW Test\n Device : mlx5_3\n", "RDMA_Write BW was begun, and no result"),
-            ("{\"end\":{\"sum_received\":{\"bits_per_second\":1e30}}}", "cannot be"),
+            ("", "the file is empty"),
+            (" \n", "the file is empty"),
+            ("hello", "not the output of perftest, iperf3 or nccl-tests"),
+            ("[ ID] Interval           Transfer     Bitrate\n", "did not finish"),
+            (
+                "                    RDMA_Write BW Test\n Device : mlx5_3\n",
+                "RDMA_Write BW started but printed no result",
+            ),
+            ("{\"end\":{\"sum_received\":{\"bits_per_second\":1e30}}}", "out of range"),
             ("{\"results\": {\"BW_average\": 1e30}}", "cannot be"),
-            (" #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 8 9 1e30 1e30 1\n", "cannot be"),
+            (
+                " #bytes #iterations BW peak[Gb/sec] BW average[Gb/sec] MsgRate[Mpps]\n 8 9 1e30 1e30 1\n",
+                "out of range",
+            ),
         ] {
             assert!(matches!(read(text), OutputResult::Nothing(why) if why.contains(part)), "{text}");
         }
         let latency = read("{\nresults: {\nMsgSize: 2,\nt_typical: 2.00,\nt_avg: 2.5,\n},\n}\n");
         assert!(matches!(latency, OutputResult::Latency(value) if (value - 2e-6).abs() < 1e-12));
+    }
+
+    /// An iperf3 run between two addresses, as text.
+    fn iperf_text(local: &str, remote: &str) -> String {
+        format!(
+            "Connecting to host {remote}, port 5201\n[  5] local {local} port 40112 connected to {remote} port 5201\n\
+             [ ID] Interval           Transfer     Bitrate         Retr\n\
+             [  5]   0.00-10.00  sec  67.5 GBytes  58.0 Gbits/sec    0             sender\n\
+             [  5]   0.00-10.00  sec  67.5 GBytes  58.0 Gbits/sec                  receiver\n"
+        )
+    }
+
+    fn bandwidth(text: &str) -> (TransferKind, BytesPerSecond) {
+        match read(text, BandwidthUnit::MebibytesPerSecond).result {
+            OutputResult::Bandwidth { way, value } => (way, value),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn tcp_within_one_host_is_not_held_against_the_path() {
+        let (way, value) = bandwidth(&iperf_text("192.0.2.6", "192.0.2.6"));
+        assert_eq!(way, TransferKind::TcpLoopback);
+        assert!(way.not_comparable().is_some_and(|why| why.contains("loopback interface")));
+        assert_eq!(beside(way, value, narrow().as_ref()), "TCP over loopback: 58.0 Gb/s");
+        assert_eq!(together(&[(way, value), (TransferKind::Rdma, gbits(58.0))], narrow().as_ref()), None);
+        assert_eq!(bandwidth(&iperf_text("192.0.2.6", "192.0.2.7")).0, TransferKind::Tcp);
+    }
+
+    #[test]
+    fn one_result_or_one_kind_of_result_is_not_several_views_of_a_limit() {
+        assert_eq!(together(&[(TransferKind::Rdma, gbits(58.0))], narrow().as_ref()), None);
+        let twice = [(TransferKind::Rdma, gbits(58.0)), (TransferKind::Rdma, gbits(58.4))];
+        let text = together(&twice, narrow().as_ref()).unwrap_or_default();
+        assert!(text.starts_with("2 runs agree: 58.0 Gb/s to 58.4 Gb/s per direction. The limit is"), "{text}");
+    }
+
+    #[test]
+    fn tests_of_sends_and_reads_are_bandwidths() {
+        for test in ["Send BW", "RDMA_Read BW"] {
+            let (way, value) = bandwidth(&output(test, "OFF", "7100.00"));
+            assert_eq!((way, value.0), (TransferKind::Rdma, 7100.0 * 1_048_576.0), "{test}");
+        }
+        assert_eq!(bandwidth(&output("Send Bidirectional BW", "OFF", "13900.00")).0, TransferKind::Bidirectional);
+    }
+
+    #[test]
+    fn a_collective_has_a_value_and_no_port() {
+        let text = "# Collective test starting: all_reduce_perf\n\
+            #  size  count  type  redop  root  time  algbw  busbw  #wrong  time  algbw  busbw  #wrong\n\
+            1073741824  268435456  float  sum  -1  4027.3  266.61  466.57  0  4029.1  266.50  466.37  0\n";
+        let (way, value) = bandwidth(text);
+        assert_eq!((way, value.0), (TransferKind::Collective, 466.57e9));
+        let output = read(text, BandwidthUnit::MebibytesPerSecond);
+        assert_eq!((output.size(), output.report.test.as_deref()), (Some(1 << 30), Some("all_reduce_perf")));
+        let wrong = text.replace("466.57  0", "466.57  3");
+        assert!(
+            matches!(read(&wrong, BandwidthUnit::MebibytesPerSecond).result, OutputResult::Nothing(why) if why.contains("3 wrong"))
+        );
     }
 }

@@ -116,10 +116,10 @@ fn outputs_are_read_together() {
     let output = bench(&scene, &arguments);
     assert_eq!((output.code, output.stderr.as_str()), (Some(0), ""));
     for part in [
-        "plain.txt: RDMA one way: 59.1 Gb/s, 30 % of the port's 200 Gb/s, 94 % of the PCIe path's 63.0 Gb/s (1048576 B), mlx5_1",
-        "both.txt: RDMA both ways at once: 115.8 Gb/s, 57.9 Gb/s each way",
-        "This is one limit seen four ways: 57.9 Gb/s to 59.1 Gb/s each way.",
-        "It is the PCIe path, which carries 63.0 Gb/s: not SR-IOV, not the connection manager, not TCP, not the cable.",
+        "plain.txt: RDMA, one direction: 59.1 Gb/s, 30 % of the port's 200 Gb/s, 94 % of the PCIe path's 63.0 Gb/s (1048576 B), mlx5_1",
+        "both.txt: RDMA, both directions: 115.8 Gb/s, 57.9 Gb/s per direction",
+        "All 4 results share one limit: 57.9 Gb/s to 59.1 Gb/s per direction.",
+        "The limit is the PCIe path (63.0 Gb/s), not SR-IOV, the connection manager, TCP or the cable.",
     ] {
         assert!(output.stdout.contains(part), "{part:?} in {}", output.stdout);
     }
@@ -149,20 +149,20 @@ fn one_output_is_held_against_the_device_that_it_names() {
     };
     let shown = read(&table("mlx5_1", 131_072, "55.60"), &[]);
     for part in [
-        "28 % of the port's 200 Gb/s, 88 % of the PCIe path's 63.0 Gb/s (131072 B), mlx5_1 (held against this host's)\n",
-        "\nIt is the PCIe path, which carries 63.0 Gb/s: not SR-IOV",
+        "28 % of the port's 200 Gb/s, 88 % of the PCIe path's 63.0 Gb/s (131072 B), mlx5_1 (compared with this host's)\n",
+        "\nThe limit is the PCIe path (63.0 Gb/s), not SR-IOV",
     ] {
         assert!(shown.stdout.contains(part), "{part:?} in {}", shown.stdout);
     }
     // The same value with a lane that could carry it three times over.
     let shown = read(&table("mlx5_0", 131_072, "55.60"), &[]);
-    assert!(shown.stdout.contains("It is below what port and PCIe path carry"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("Below what the port and its PCIe path carry"), "{}", shown.stdout);
     let shown = read(&table("mlx5_0", 131_072, "192.20"), &[]);
-    assert!(shown.stdout.contains("\nIt is the port's rate, 200 Gb/s."), "{}", shown.stdout);
+    assert!(shown.stdout.contains("\nThe limit is the port's rate, 200 Gb/s."), "{}", shown.stdout);
     let shown = read(&table("mlx5_0", 512, "1.73"), &[]);
-    assert!(shown.stdout.contains("Messages this small do not fill a lane"), "{}", shown.stdout);
+    assert!(shown.stdout.contains("Messages this small cannot fill the path"), "{}", shown.stdout);
     let shown = read(&table("mlx5_7", 131_072, "55.60"), &[]);
-    assert!(shown.stdout.ends_with("said.txt: RDMA one way: 55.6 Gb/s (131072 B), mlx5_7\n"), "{}", shown.stdout);
+    assert!(shown.stdout.ends_with("said.txt: RDMA, one direction: 55.6 Gb/s (131072 B), mlx5_7\n"), "{}", shown.stdout);
 
     let json = read(&table("mlx5_1", 131_072, "55.60"), &["--format", "json"]);
     assert_eq!(json.code, Some(0), "{json:?}");

@@ -118,12 +118,13 @@ fn port_of(report: &HostReport, name: &str) -> Option<PortKey> {
 /// One output in one line. `by_name`: it is held against the device of this host that has its device's name.
 fn summary(item: &ComparedOutput, report: Option<&HostReport>, by_name: bool) -> String {
     let output = &item.output;
-    let held = if by_name && item.port.is_some() { " (held against this host's)" } else { "" };
+    let held = if by_name && item.port.is_some() { " (compared with this host's)" } else { "" };
     let device = output.device().map(|device| format!(", {device}{held}")).unwrap_or_default();
     match &output.result {
         OutputResult::Bandwidth { way, value } => {
             let size = output.size().map(|size| format!(" ({size} B)")).unwrap_or_default();
-            format!("{}{size}{device}", beside(*way, *value, item.ceiling.as_ref()))
+            let note = way.not_comparable().map(|why| format!("; {why}")).unwrap_or_default();
+            format!("{}{size}{device}{note}", beside(*way, *value, item.ceiling.as_ref()))
         }
         OutputResult::Latency(typical) => format!("latency: typically {:.2} us{device}", typical * 1e6),
         OutputResult::Failed(failure, text) => {
@@ -160,7 +161,7 @@ fn together_or_alone(items: &[ComparedOutput]) -> Option<String> {
     });
     let (held, numbers): (Vec<&ComparedOutput>, Vec<(TransferKind, BytesPerSecond)>) = numbers.unzip();
     if let ([item], [(way, value)]) = (held.as_slice(), numbers.as_slice()) {
-        let ceiling = item.ceiling.as_ref()?;
+        let ceiling = item.ceiling.as_ref().filter(|_| way.not_comparable().is_none())?;
         return Some(Bottleneck::of(*way, *value, item.output.size(), ceiling).says(ceiling));
     }
     // Outputs of several devices have no lane in common.
