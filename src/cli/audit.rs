@@ -61,6 +61,7 @@ fn audit_error(error: AuditError, plan: &AuditPlan) -> CliError {
         {
             CliError::Usage(format!("--match {}: the server says {message}", plan.scope.matchers))
         }
+        error @ AuditError::UnknownLabel { .. } => CliError::Usage(error.to_string()),
         error => CliError::Other(error.into()),
     }
 }
@@ -71,6 +72,7 @@ fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Resul
         AuditTable::Hosts => Table::Hosts,
         AuditTable::Fixes => Table::Fixes,
         AuditTable::Firmware => Table::Firmware,
+        AuditTable::Excluded => Table::Excluded,
     };
     Ok(match args.format {
         AuditFormat::Text => text::report(fleet),

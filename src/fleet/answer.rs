@@ -14,6 +14,11 @@ impl Labels {
     pub fn get(&self, name: &str) -> &str {
         self.0.iter().find(|(label, _)| **label == *name).map_or("", |(_, value)| value)
     }
+
+    /// The names of the labels, in the order of the answer.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().map(|(name, _)| &**name)
+    }
 }
 
 impl<'a> FromIterator<(&'a str, &'a str)> for Labels {

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use tokio::task::JoinSet;
 
-use super::answer::Series;
+use super::answer::{Labels, Series};
 use super::client::{PrometheusClient, PrometheusError};
 use super::facts::{HostFacts, HostId};
 use super::host::{compute_capacity, fingerprint};
@@ -38,6 +38,14 @@ pub enum AuditError {
     /// The server knows no host.
     #[error("{0}")]
     Nothing(String),
+    /// No host has a label to group by.
+    #[error("--by {label}: no host has this label; hosts have {}, devices have {}", .known.join(", "), DEVICE_LABELS.join(", "))]
+    UnknownLabel {
+        /// The label.
+        label: String,
+        /// Labels that a host has.
+        known: Vec<String>,
+    },
 }
 
 /// How far it is: hosts done, and all of them.
@@ -62,6 +70,11 @@ pub async fn audit(client: &PrometheusClient, plan: &AuditPlan, progress: Progre
     if instances.is_empty() && fleet.unreachable.count == 0 {
         let within = if plan.scope.matchers.is_empty() { "" } else { " with these labels" };
         return Err(AuditError::Nothing(format!("the server knows no lanewatch_build_info{within} at that time")));
+    }
+    if let Some(label) = unknown_label(&plan.scope.by, instances.values().flatten()) {
+        let rows = client.query(&plan.scope.any_host(), Some(time)).await?;
+        let known = rows.first().map(|row| host_labels(&row.labels)).unwrap_or_default();
+        return Err(AuditError::UnknownLabel { label: label.to_owned(), known });
     }
     let all: usize = instances.values().map(Vec::len).sum();
     let (mut done, mut seen) = (0, HashSet::new());
@@ -98,7 +111,7 @@ async fn unreachable_hosts(
     for row in client.query(&plan.scope.up(&jobs), Some(time)).await? {
         let id = HostId::of(&row, &plan.scope.identity);
         if row.value < 0.5 {
-            fleet.unreachable.add(id.clone(), plan.top);
+            fleet.unreachable.add(id.clone());
             unreachable.insert(id);
         }
     }
@@ -126,6 +139,24 @@ async fn instances(
     }
     instances.retain(|_, hosts| !hosts.is_empty());
     Ok(instances)
+}
+
+/// The first label to group by that no host has; labels of devices are theirs. `None` for a fleet without hosts.
+fn unknown_label<'a>(by: &'a [String], hosts: impl Iterator<Item = &'a HostFacts>) -> Option<&'a str> {
+    let mut missing: BTreeSet<usize> = by.iter().enumerate().map(|(index, _)| index).collect();
+    missing.retain(|index| by.get(*index).is_some_and(|label| !DEVICE_LABELS.contains(&&**label)));
+    let mut any = false;
+    for host in hosts {
+        any = true;
+        missing.retain(|index| host.group.get(*index).is_none_or(String::is_empty));
+    }
+    missing.first().filter(|_| any).and_then(|index| by.get(*index)).map(String::as_str)
+}
+
+/// The labels by which hosts can be grouped: those of a target, not those that every agent sets itself.
+fn host_labels(labels: &Labels) -> Vec<String> {
+    let own = ["__name__", "version", "revision"];
+    labels.names().filter(|name| !own.contains(name)).map(str::to_owned).collect()
 }
 
 /// Adds one series to the facts of its host.
@@ -192,16 +223,50 @@ fn instance(host: &HostFacts, scope: &Scope) -> String {
 /// Adds a host to the fleet, unless it is stale or there already under another name.
 fn add_host(fleet: &mut Fleet, plan: &AuditPlan, seen: &mut HashSet<u64>, host: &HostFacts) {
     if host.evaluated.is_some_and(|evaluated| evaluated + plan.stale_after < fleet.time) {
-        fleet.stale.add(host.id.clone(), plan.top);
+        fleet.stale.add(host.id.clone());
         return;
     }
     if let Some(guids) = fingerprint(host) {
         let mut hasher = DefaultHasher::new();
         guids.hash(&mut hasher);
         if !seen.insert(hasher.finish()) {
-            fleet.duplicate.add(host.id.clone(), plan.top);
+            fleet.duplicate.add(host.id.clone());
             return;
         }
     }
     fleet.add(&host.id, &host.group, compute_capacity(host, &plan.scope.by), plan.top);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(group: &[&str]) -> HostFacts {
+        let group = group.iter().map(|value| (*value).to_owned()).collect();
+        HostFacts::new(HostId([].into()), group, String::new())
+    }
+
+    #[test]
+    fn a_label_that_no_host_has_is_unknown() {
+        let by = ["rack", "hca_type", "site"].map(str::to_owned);
+        let hosts = [host(&["", "", "ams"]), host(&["r1", "", ""])];
+        assert_eq!(unknown_label(&by, hosts.iter()), None);
+        assert_eq!(unknown_label(&by, hosts.iter().take(1)), Some("rack"));
+        assert_eq!(unknown_label(&by, hosts.iter().skip(1)), Some("site"));
+        assert_eq!(unknown_label(&by, [].iter()), None, "a fleet without hosts has no labels");
+    }
+
+    #[test]
+    fn the_labels_of_a_host_are_named() {
+        let labels: Labels = [("__name__", "lanewatch_build_info"), ("version", "1"), ("job", "a"), ("site", "ams")]
+            .into_iter()
+            .collect();
+        let known = host_labels(&labels);
+        let error = AuditError::UnknownLabel { label: "rack".to_owned(), known };
+        let text = error.to_string();
+        assert!(
+            text.starts_with("--by rack: no host has this label; hosts have job, site, devices have hca_type"),
+            "{text}"
+        );
+    }
 }

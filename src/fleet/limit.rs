@@ -80,7 +80,7 @@ impl FromStr for AuditLimit {
         let (name, allowed) = (name.trim(), allowed.trim());
         let Some((_, quantity)) = AuditQuantity::ALL.into_iter().find(|(known, _)| *known == name) else {
             let names: Vec<&str> = AuditQuantity::ALL.iter().map(|(name, _)| *name).collect();
-            return Err(format!("{name:?} cannot be limited; what can is {}", names.join(", ")));
+            return Err(format!("{name:?} cannot be limited; use one of {}", names.join(", ")));
         };
         let number = |text: &str| text.trim().parse().ok().filter(|number: &f64| *number >= 0.0 && number.is_finite());
         let allowed = if let Some(percent) = allowed.strip_suffix('%') {
@@ -92,12 +92,12 @@ impl FromStr for AuditLimit {
         };
         let counted = !matches!(quantity, AuditQuantity::Dead | AuditQuantity::Stale | AuditQuantity::Skew);
         match allowed {
-            None => Err(format!("{text:?}: what is allowed is 5%, 400Gb/s or a number")),
-            Some(Allowed::Rate(_)) if !counted => Err(format!("{name} is no bandwidth: 5% or a number")),
+            None => Err(format!("{text:?}: give the limit as 5%, 400Gb/s or a number")),
+            Some(Allowed::Rate(_)) if !counted => Err(format!("{name} is not a bandwidth: use 5% or a number")),
             // Zero is zero in every unit.
             Some(Allowed::Count(0.0)) => Ok(Self { quantity, allowed: Allowed::Part(0.0) }),
             Some(Allowed::Count(_)) if counted && !matches!(quantity, AuditQuantity::Down | AuditQuantity::Missing) => {
-                Err(format!("{name} is a bandwidth: 5% or 400Gb/s"))
+                Err(format!("{name} is a bandwidth: use 5% or 400Gb/s"))
             }
             Some(allowed) => Ok(Self { quantity, allowed }),
         }
@@ -133,17 +133,17 @@ impl AuditLimit {
             AuditQuantity::Stale => (
                 fleet.stale.count,
                 sums.hosts + fleet.stale.count,
-                ("host whose agent no longer looks", "hosts whose agent no longer looks"),
+                ("host whose agent stopped checking", "hosts whose agent stopped checking"),
             ),
             AuditQuantity::Skew => {
                 let skewed = fleet.models.values().map(ModelFirmware::skewed).sum();
-                let more = "devices with another firmware than most of their model";
-                (skewed, sums.devices, ("device with another firmware than most of its model", more))
+                let more = "devices without the usual firmware of their model";
+                (skewed, sums.devices, ("device without the usual firmware of its model", more))
             }
             AuditQuantity::Down => (
                 sums.down_ports,
                 sums.ports,
-                ("port that should be up and is not", "ports that should be up and are not"),
+                ("port that should be up and is down", "ports that should be up and are down"),
             ),
             AuditQuantity::Missing => (
                 sums.missing_devices,

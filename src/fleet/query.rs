@@ -79,6 +79,11 @@ impl Scope {
         format!("max by ({}) (lanewatch_build_info{{{}}})", self.labels(&labels), self.selector(&[]))
     }
 
+    /// One host with all of its labels.
+    pub fn any_host(&self) -> String {
+        format!("topk(1, lanewatch_build_info{{{}}})", self.selector(&[]))
+    }
+
     /// Which targets of these jobs answer.
     pub fn up(&self, jobs: &[String]) -> String {
         let jobs = [format!("job=~\"{}\"", alternatives(jobs.iter().map(String::as_str)))];

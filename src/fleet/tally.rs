@@ -17,20 +17,23 @@ pub struct HostSums {
     pub sums: Sums,
 }
 
-/// Hosts that are not in the sums: how many, and the first of them.
+/// Most excluded hosts that are kept by name; the others are counted.
+const MOST_NAMES: usize = 10_000;
+
+/// Hosts that are not in the sums.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ExcludedHosts {
     /// How many.
     pub count: u64,
-    /// The first of them.
+    /// Which; the first 10,000 of them.
     pub first: Vec<HostId>,
 }
 
 impl ExcludedHosts {
-    /// Takes one more, and its name when there is room.
-    pub fn add(&mut self, host: HostId, room: usize) {
+    /// Adds a host.
+    pub fn add(&mut self, host: HostId) {
         self.count += 1;
-        if self.first.len() < room {
+        if self.first.len() < MOST_NAMES {
             self.first.push(host);
         }
     }

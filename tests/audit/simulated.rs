@@ -84,9 +84,9 @@ fn limits(server: &Server) {
 fn tables(server: &Server) {
     let planted = fleet().planted(|_| true);
     let text = audit(server, &["--by", "site,rack"]).stdout;
-    assert!(text.contains(&format!(" on {} hosts with {} devices", planted.hosts, planted.truth.devices)), "{text}");
+    assert!(text.contains(&format!(": {} hosts, {} devices", planted.hosts, planted.truth.devices)), "{text}");
     let fixes = fleet().fixes().len();
-    assert!(text.contains(&format!("\nwhat to do first: {} of {fixes}, ", fixes.min(20))), "{text}");
+    assert!(text.contains(&format!("\nwhat to fix first: {} of {fixes} (", fixes.min(20))), "{text}");
     let groups = audit(server, &["--by", "hca_type,site", "--format", "csv"]).stdout;
     let mut lines = groups.lines();
     assert!(lines.next().unwrap().starts_with("hca_type,site,hosts,devices,"), "{groups}");

@@ -162,7 +162,11 @@ fn one_output_is_held_against_the_device_that_it_names() {
     let shown = read(&table("mlx5_0", 512, "1.73"), &[]);
     assert!(shown.stdout.contains("Messages this small cannot fill the path"), "{}", shown.stdout);
     let shown = read(&table("mlx5_7", 131_072, "55.60"), &[]);
-    assert!(shown.stdout.ends_with("said.txt: RDMA, one direction: 55.6 Gb/s (131072 B), mlx5_7\n"), "{}", shown.stdout);
+    assert!(
+        shown.stdout.ends_with("said.txt: RDMA, one direction: 55.6 Gb/s (131072 B), mlx5_7\n"),
+        "{}",
+        shown.stdout
+    );
 
     let json = read(&table("mlx5_1", 131_072, "55.60"), &["--format", "json"]);
     assert_eq!(json.code, Some(0), "{json:?}");

@@ -125,6 +125,8 @@ pub enum AuditTable {
     Fixes,
     /// Devices by model and firmware.
     Firmware,
+    /// Hosts that are not in the sums, and why.
+    Excluded,
 }
 
 /// Parses a PromQL range, such as 7d.

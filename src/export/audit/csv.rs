@@ -17,9 +17,11 @@ pub enum Table {
     Fixes,
     /// Devices by model and firmware.
     Firmware,
+    /// Hosts that are not in the sums, and why.
+    Excluded,
 }
 
-const SUMS: [&str; 22] = [
+const SUMS: [&str; 23] = [
     "hosts",
     "devices",
     "ports",
@@ -42,9 +44,10 @@ const SUMS: [&str; 22] = [
     "vfs_held",
     "vfs_on_host",
     "vfs_free",
+    "vfs_unknown",
 ];
 
-fn cells(sums: &Sums) -> [String; 22] {
+fn cells(sums: &Sums) -> [String; 23] {
     let rates = [
         sums.installed,
         sums.usable,
@@ -61,8 +64,8 @@ fn cells(sums: &Sums) -> [String; 22] {
         rates.map(|rate| rate.0.to_string());
     let counts = [sums.hosts, sums.devices, sums.ports, sums.active_ports, sums.down_ports, sums.missing_devices];
     let [hosts, devices, ports, active, down_ports, missing_devices] = counts.map(|count| count.to_string());
-    let vfs = [sums.vfs.limit, sums.vfs.configured, sums.vfs.held, sums.vfs.on_host, sums.vfs.free];
-    let [limit, configured, held, on_host, free] = vfs.map(|count| count.to_string());
+    let vfs = [sums.vfs.limit, sums.vfs.configured, sums.vfs.held, sums.vfs.on_host, sums.vfs.free, sums.vfs.unknown];
+    let [limit, configured, held, on_host, free, vfs_unknown] = vfs.map(|count| count.to_string());
     let rateless = sums.rateless_ports.to_string();
     [
         hosts,
@@ -87,6 +90,7 @@ fn cells(sums: &Sums) -> [String; 22] {
         held,
         on_host,
         free,
+        vfs_unknown,
     ]
 }
 
@@ -121,6 +125,15 @@ pub fn table(fleet: &Fleet, table: Table) -> Result<String, csv::Error> {
                 let own =
                     [fix.action.as_str().to_owned(), fix.subject.clone(), devices.join(" "), fix.gain.0.to_string()];
                 out.write_record(values(&fix.host).into_iter().chain(own))?;
+            }
+        }
+        Table::Excluded => {
+            out.write_record(identity().chain(["reason"]))?;
+            for (reason, hosts) in [("dead", &fleet.unreachable), ("stale", &fleet.stale), ("twice", &fleet.duplicate)]
+            {
+                for host in &hosts.first {
+                    out.write_record(values(host).into_iter().chain([reason.to_owned()]))?;
+                }
             }
         }
         Table::Firmware => {

@@ -72,7 +72,39 @@ mod tests {
     fn golden_text() {
         committed("tests/golden/audit.txt", &text::report(&fleet()));
         let empty = text::report(&Fleet::default());
-        assert!(empty.starts_with("0 Gb/s of 0 Gb/s installed is usable (-) on 0 hosts"), "{empty}");
+        assert!(
+            empty.starts_with("0 Gb/s of 0 Gb/s installed is usable (-): 0 hosts, 0 devices, 0 ports at "),
+            "{empty}"
+        );
+    }
+
+    /// The bandwidth in Gb/s of the lines that begin with some text.
+    fn gbits_of(report: &str, is: impl Fn(&str) -> bool) -> f64 {
+        let words = report.lines().filter(|line| is(line)).filter_map(|line| line.split(" Gb/s").next());
+        words.filter_map(|line| line.split_whitespace().next_back()?.parse::<f64>().ok()).sum()
+    }
+
+    #[test]
+    fn every_sum_of_the_text_adds_up() {
+        let gbits = BytesPerSecond::from_gbits;
+        let mut fleet = fleet();
+        fleet.total.unknown = gbits(80.0);
+        fleet.total.usable = gbits(783.0);
+        let report = text::report(&fleet);
+        let stranded = gbits_of(&report, |line| line.starts_with("stranded  "));
+        let unknown = gbits_of(&report, |line| line.starts_with("unknown  "));
+        let parts = gbits_of(&report, |line| line.starts_with("  ") && line.contains(" Gb/s"));
+        assert!((stranded - 337.0).abs() < 1e-9 && (stranded - parts).abs() < 1e-9, "{report}");
+        assert!((783.0 + stranded + unknown - 1200.0).abs() < 1e-9, "{report}");
+    }
+
+    #[test]
+    fn csv_has_unknown_vfs_and_the_hosts_that_are_left_out() {
+        let groups = table(&fleet(), Table::Groups).unwrap();
+        let line = |index: usize| groups.lines().nth(index).unwrap().to_owned();
+        assert!(line(0).ends_with("vfs_free,vfs_unknown") && line(1).ends_with(",5,1"), "{groups}");
+        let excluded = table(&fleet(), Table::Excluded).unwrap();
+        assert_eq!(excluded, "job,instance,reason\nlanewatch,n7:10015,dead\nlanewatch,n1.example:10015,twice\n");
     }
 
     #[test]
@@ -82,8 +114,8 @@ mod tests {
 
     #[test]
     fn golden_csv() {
-        let tables =
-            [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware].map(|which| table(&fleet(), which).unwrap());
+        let tables = [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware, Table::Excluded]
+            .map(|which| table(&fleet(), which).unwrap());
         committed("tests/golden/audit.csv", &tables.join("\n"));
     }
 }

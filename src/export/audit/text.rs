@@ -17,7 +17,7 @@ pub fn report(fleet: &Fleet) -> String {
     // Writing to a string cannot fail, here and below.
     let _ = writeln!(
         out,
-        "{} of {} installed is usable ({}) on {} with {} and {}, at {}",
+        "{} of {} installed is usable ({}): {}, {}, {} at {}",
         fabric(sums.usable),
         fabric(sums.installed),
         percent(sums.usable, sums.installed),
@@ -70,39 +70,33 @@ fn left_out(out: &mut String, fleet: &Fleet) {
         if hosts.count > 0 {
             let names: Vec<String> = hosts.first.iter().take(3).map(|id| name(fleet, id)).collect();
             let others = if hosts.count > names.len() as u64 { ", ..." } else { "" };
-            let _ = writeln!(out, "not in it: {} ({}{others})", counted_as(hosts.count, one, more), names.join(", "));
+            let _ =
+                writeln!(out, "not included: {} ({}{others})", counted_as(hosts.count, one, more), names.join(", "));
         }
     };
     line(&fleet.unreachable, "host that cannot be scraped", "hosts that cannot be scraped");
-    line(&fleet.stale, "host whose agent no longer looks", "hosts whose agent no longer looks");
-    line(
-        &fleet.duplicate,
-        "host that is there under another name, too",
-        "hosts that are there under another name, too",
-    );
+    line(&fleet.stale, "host whose agent stopped checking", "hosts whose agent stopped checking");
+    line(&fleet.duplicate, "host that is listed under another name", "hosts that are listed under another name");
 }
 
+/// What is installed and not usable: usable, stranded and unknown add up to what is installed, and the lines below
+/// `stranded` to it.
 fn stranded(out: &mut String, sums: &Sums) {
     let _ = writeln!(out, "\nstranded  {} ({})", fabric(sums.stranded()), percent(sums.stranded(), sums.installed));
-    let mut rows = Vec::new();
-    for (cause, rate) in causes(sums) {
-        rows.push(vec![format!("  {cause}"), fabric(rate), percent(rate, sums.installed)]);
-    }
-    if sums.unknown.0 > 0.0 {
-        rows.push(vec!["  cause not known".to_owned(), fabric(sums.unknown), percent(sums.unknown, sums.installed)]);
-    }
-    if sums.vf_less.0 > 0.0 {
-        let of = format!("{} (usable by the host, and no VF to give it out)", percent(sums.vf_less, sums.installed));
-        rows.push(vec!["  no VFs".to_owned(), fabric(sums.vf_less), of]);
-    }
+    let row = |(cause, rate)| vec![format!("  {cause}"), fabric(rate), percent(rate, sums.installed)];
+    let rows: Vec<Vec<String>> = causes(sums).map(row).into();
     table(out, &[], &rows);
+    if sums.unknown.0 > 0.0 {
+        let (unknown, part) = (fabric(sums.unknown), percent(sums.unknown, sums.installed));
+        let _ = writeln!(out, "unknown   {unknown} ({part}): the PCIe path or the cause is not known");
+    }
     let words = [
-        (sums.down_ports, "ports that should be up and are not"),
+        (sums.down_ports, "ports that should be up and are down"),
         (sums.missing_devices, "devices that are gone"),
-        (sums.rateless_ports, "ports of these without a known rate, in no sum of bandwidth"),
+        (sums.rateless_ports, "of these, ports without a known rate, which are in no sum"),
     ];
     for (count, words) in words.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = writeln!(out, "  {words}: {count}");
+        let _ = writeln!(out, "{words}: {count}");
     }
 }
 
@@ -111,9 +105,14 @@ fn vfs(out: &mut String, sums: &Sums) {
     if vfs.limit > 0 {
         let _ = writeln!(
             out,
-            "\nVFs       {} of at most {} configured: {} held, {} on the host itself, {} free, {} unknown",
+            "\nVFs       {} of at most {} configured: {} used, {} on the host itself, {} free, {} unknown",
             vfs.configured, vfs.limit, vfs.held, vfs.on_host, vfs.free, vfs.unknown
         );
+    }
+    if sums.vf_less.0 > 0.0 {
+        let (rate, part) = (fabric(sums.vf_less), percent(sums.vf_less, sums.usable));
+        let _ =
+            writeln!(out, "no VFs    {rate} ({part}) of the usable bandwidth: PFs without VFs on hosts that use VFs");
     }
 }
 
@@ -162,7 +161,7 @@ fn firmware(out: &mut String, fleet: &Fleet) {
     for ((kind, board), line) in &fleet.models {
         let usual = line.usual();
         for (version, count) in &line.0 {
-            let remark = if usual == Some(version) { "" } else { "another than most" };
+            let remark = if usual == Some(version) { "" } else { "not the usual one" };
             let row = [kind, board, version].map(|text| if text.is_empty() { "-".to_owned() } else { text.clone() });
             let mut row = row.to_vec();
             row.extend([count.devices.to_string(), count.hosts.to_string(), remark.to_owned()]);
@@ -179,7 +178,7 @@ fn worst(out: &mut String, fleet: &Fleet) {
     if fleet.worst.is_empty() {
         return;
     }
-    out.push_str("\nhosts, the worst first\n");
+    out.push_str("\nhosts with most to recover\n");
     let mut heading = vec!["host"];
     heading.extend(fleet.by.iter().map(String::as_str));
     heading.extend(["stranded", "of", "degraded", "slots", "design", "down", "gone"]);
@@ -204,7 +203,7 @@ fn fixes(out: &mut String, fleet: &Fleet) {
         return;
     }
     let _ =
-        writeln!(out, "\nwhat to do first: {} of {count}, which give back {} in all", fleet.fixes.len(), fabric(gain));
+        writeln!(out, "\nwhat to fix first: {} of {count} (all of them recover {})", fleet.fixes.len(), fabric(gain));
     let rows: Vec<Vec<String>> = fleet
         .fixes
         .iter()
