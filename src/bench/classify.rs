@@ -26,20 +26,20 @@ pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: Bandw
         return PerftestOutcome::Failed(trouble.failure, trouble.text.clone());
     }
     if ended.output.contains("Couldn't listen") {
-        return odd("port_taken", format!("{name} found its TCP port taken"));
+        return odd("port_taken", format!("{name}: its TCP port is in use"));
     }
     if ended.timed_out {
-        return odd("timeout", format!("{name} did not end in time and was killed"));
+        return odd("timeout", format!("{name} timed out and was killed"));
     }
     if ended.flooded {
-        return odd("garbage", format!("{name} printed without end and was killed"));
+        return odd("garbage", format!("{name} printed too much and was killed"));
     }
     let impossible = text.impossible || matches!(document, Some(Err(PerftestJsonError::Impossible { .. })));
     if impossible {
-        return odd("impossible_value", format!("{name} gave a value that cannot be"));
+        return odd("impossible_value", format!("{name} reported an impossible value"));
     }
     if let Some(signal) = ended.signal {
-        return odd("crashed", format!("{name} was ended by signal {signal}"));
+        return odd("crashed", format!("{name} was killed by signal {signal}"));
     }
     let measured = match document {
         Some(Ok(report)) => Some(report),
@@ -50,13 +50,16 @@ pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: Bandw
         (Some(report), Some(0)) => PerftestOutcome::Measured(Box::new(report)),
         (Some(_), code) => {
             let code = code.map_or("none".to_owned(), |code| code.to_string());
-            odd("exit_status", format!("{name} measured and then failed (exit status {code}): its value is not used"))
+            odd(
+                "exit_status",
+                format!("{name} failed after the measurement (exit status {code}): its value is discarded"),
+            )
         }
         (None, code) => {
             let said = ended.output.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("---"));
             let said = said.map(|line| format!(": {}", line.chars().take(120).collect::<String>())).unwrap_or_default();
             let code = code.map_or("none".to_owned(), |code| code.to_string());
-            odd("no_result", format!("{name} gave no result (exit status {code}){said}"))
+            odd("no_result", format!("{name} printed no result (exit status {code}){said}"))
         }
     }
 }

@@ -47,10 +47,10 @@ pub fn facts(report: &HostReport, key: &BenchmarkKey, rules: &IdleRules, load: O
         return Err((SkipReason::Maintenance, why.to_string()));
     }
     if let Some(file) = rules.busy_files.iter().find(|file| std::fs::symlink_metadata(file).is_ok()) {
-        return Err((SkipReason::JobRunning, format!("the host works: {} is there", file.display())));
+        return Err((SkipReason::JobRunning, format!("the host is busy: {} exists", file.display())));
     }
     if let Some(load) = load.filter(|load| *load > rules.most_load) {
-        return Err((SkipReason::CpuBusy, format!("the load is {load:.2} a CPU")));
+        return Err((SkipReason::CpuBusy, format!("the load average is {load:.2} per CPU")));
     }
     match &key.port {
         Some(port) => free(report, port, key.probe),
@@ -62,7 +62,7 @@ pub fn facts(report: &HostReport, key: &BenchmarkKey, rules: &IdleRules, load: O
 fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), SkipCause> {
     let device = report.snapshot.device(&key.device);
     let Some(port) = device.and_then(|device| device.ports.iter().find(|port| port.number == key.port)) else {
-        return Err((SkipReason::Unknown, format!("{key} is not here")));
+        return Err((SkipReason::Unknown, format!("{key} does not exist")));
     };
     if !port.is_active() {
         return Err((SkipReason::PortDown, format!("{key} is not ACTIVE")));
@@ -71,22 +71,25 @@ fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), Skip
     let rate = report.lanes.ports.get(key).and_then(|lane| lane.rate);
     match report.traffic.get(key).zip(rate) {
         Some((traffic, rate)) if traffic.0 > rate.0 * IDLE => {
-            return Err((SkipReason::PortBusy, format!("{key} carries {traffic}")));
+            return Err((SkipReason::PortBusy, format!("{key} is in use: {traffic}")));
         }
         // Software RDMA does not count its bytes in a way that can be trusted.
         None if !software && probe != Benchmark::Memory => {
-            return Err((SkipReason::Unknown, format!("the traffic of {key} is not known yet")));
+            return Err((
+                SkipReason::Unknown,
+                format!("the traffic of {key} is unknown until its counters were read twice"),
+            ));
         }
         _ => {}
     }
     match contexts(report, key) {
         Some(0) => Ok(()),
         Some(count) => {
-            let text = format!("{count} contexts of programs are open on {} (`rdma resource show`)", key.device);
+            let text = format!("programs have {count} open contexts on {} (`rdma resource show`)", key.device);
             Err((SkipReason::DeviceHeld, text))
         }
         None if software => Ok(()),
-        None => Err((SkipReason::Unknown, format!("who holds {} is not known", key.device))),
+        None => Err((SkipReason::Unknown, format!("it is unknown which programs use {}", key.device))),
     }
 }
 
@@ -106,18 +109,20 @@ pub fn ask_scheduler(tools: &Toolbox, rules: &IdleRules) -> Result<(), SkipCause
     let path = PathBuf::from(name);
     let program = if path.is_absolute() { Some(path) } else { tools.find(name) };
     let Some(program) = program else {
-        return busy(format!("{name} is not installed, so whether the host works is not known"));
+        return busy(format!("{name} is not installed, so it is unknown whether the host is busy"));
     };
-    let Ok(directory) = tempfile::tempdir() else { return busy("there is no folder for its answer".to_owned()) };
+    let Ok(directory) = tempfile::tempdir() else {
+        return busy("there is no temporary directory for its output".to_owned());
+    };
     let invocation = Invocation { program, arguments: arguments.to_vec() };
     let Ok(mut child) = Child::start(&invocation, directory.path(), None) else {
-        return busy(format!("{name} cannot be started, so whether the host works is not known"));
+        return busy(format!("{name} cannot be started, so it is unknown whether the host is busy"));
     };
     let ended = child.wait(Instant::now() + TIMEOUT);
     match ended.code {
         Some(0) if !ended.timed_out => Ok(()),
-        Some(code) => busy(format!("{name} says that the host works (exit status {code})")),
-        None => busy(format!("{name} did not answer")),
+        Some(code) => busy(format!("{name} reports that the host is busy (exit status {code})")),
+        None => busy(format!("{name} did not finish in time")),
     }
 }
 

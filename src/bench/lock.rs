@@ -39,7 +39,7 @@ impl HostLock {
         let file = open(false)
             .or_else(|error| if error.kind() == io::ErrorKind::NotFound { open(true) } else { Err(error) })?;
         if !file.metadata()?.is_file() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"));
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"));
         }
         // A lock needs no more than reading; who may not widen the mode did not make it.
         let _ = file.set_permissions(std::fs::Permissions::from_mode(0o644));

@@ -110,10 +110,10 @@ impl BenchmarkRunner<'_> {
             (Benchmark::Memory, _, _) => self.memory(),
             (_, None, _) => {
                 let port = key.port.as_ref().map_or_else(String::new, ToString::to_string);
-                Measurement::skipped(SkipReason::Unknown, format!("there is no port {port} here"))
+                Measurement::skipped(SkipReason::Unknown, format!("there is no port {port} on this host"))
             }
             (Benchmark::RdmaLoopback, Some(target), _) => self.rdma(target, None, &mut server),
-            (_, Some(_), None) => Measurement::skipped(SkipReason::Unknown, "it needs another host".to_owned()),
+            (_, Some(_), None) => Measurement::skipped(SkipReason::Unknown, "it needs a peer".to_owned()),
             (Benchmark::RdmaPeer, Some(target), Some(peer)) => self.rdma(target, Some(peer), &mut server),
             (Benchmark::TcpPeer, Some(target), Some(peer)) => self.tcp(target, peer, &mut server),
         };
@@ -228,7 +228,7 @@ impl BenchmarkRunner<'_> {
             }
         }
         let latency =
-            measured.latency(Direction::Write, Statistic::Typical).map(|v| format!("a write takes {:.2} us", v * 1e6));
+            measured.latency(Direction::Write, Statistic::Typical).map(|v| format!("a write takes {:.2} µs", v * 1e6));
         match counted(before, target.moved(), claimed, peer.is_some()) {
             Ok(remark) => {
                 let remarks: Vec<String> = latency.into_iter().chain(remark).collect();
@@ -264,7 +264,7 @@ impl BenchmarkRunner<'_> {
         (self.progress)(tcp::PROGRAM);
         // Without an answer from the kernel nobody knows where the data would go.
         let Some(Ok(mut kernel)) = self.route.map(|connect| connect()) else {
-            let why = "the kernel does not say which way it would send".to_owned();
+            let why = "the kernel does not say which route it would use".to_owned();
             return Measurement::skipped(SkipReason::Unknown, why);
         };
         // Where it is known already, no server is started for nothing.
@@ -279,10 +279,7 @@ impl BenchmarkRunner<'_> {
             Ok(None) => {}
             Ok(Some(why)) => return Measurement::skipped(SkipReason::LocalRoute, why),
             Err(error) => {
-                return Measurement::skipped(
-                    SkipReason::Unknown,
-                    format!("there is no way to {}: {error}", started.host),
-                );
+                return Measurement::skipped(SkipReason::Unknown, format!("no route to {}: {error}", started.host));
             }
         }
         let BenchmarkParameters { queue_pairs, duration, timeouts, .. } = *self.parameters;
@@ -290,7 +287,7 @@ impl BenchmarkRunner<'_> {
         *server = Some(started);
         match run {
             Ok(tcp::TcpOutcome::Measured(measured, again)) => {
-                Measurement::Measured(measured, again.map(|count| format!("{count} segments were sent again")))
+                Measurement::Measured(measured, again.map(|count| format!("{count} segments were retransmitted")))
             }
             Ok(tcp::TcpOutcome::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
                 Measurement::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text)
@@ -307,7 +304,7 @@ impl BenchmarkRunner<'_> {
 }
 
 fn no_peer(peer: &dyn Peer, why: &PeerError) -> Measurement {
-    let text = format!("{} starts no server: {}", peer.name(), why.text);
+    let text = format!("{} did not start a server: {}", peer.name(), why.text);
     Measurement::Ended(Outcome::Inconclusive, why.reason.to_owned(), text)
 }
 
@@ -330,7 +327,7 @@ fn counted(
     let gigabytes = |bytes: f64| format!("{:.1} GB", bytes / 1e9);
     if share > MOVED_MORE {
         return Err(format!(
-            "the port moved {:.1} times the {} of the probe: something else used it, and the value is not its own",
+            "the port moved {:.1} times the {} of the benchmark: other traffic used it, so the value is discarded",
             share,
             gigabytes(claimed)
         ));
@@ -340,12 +337,12 @@ fn counted(
     }
     if wire {
         return Err(format!(
-            "the program claims {}, and the port's counters moved by {:.0} % of it: the data went another way",
+            "the program reports {}, but the port's counters rose by {:.0} % of that: the data took another path",
             gigabytes(claimed),
             share * 100.0
         ));
     }
-    Ok(Some("the port's counters did not follow: the data stayed inside the card".to_owned()))
+    Ok(Some("the port's counters did not rise: the data stayed inside the card".to_owned()))
 }
 
 /// The probes of a host that need nobody else: a loop on each active port, and memory. VFs share their PF's lane.
@@ -376,10 +373,11 @@ mod tests {
         let before = Some((1_000, 1_000));
         assert_eq!(counted(before, after(11_000_000_000), claimed, true), Ok(None));
         assert_eq!(counted(None, after(1), claimed, true), Ok(None), "what is not counted says nothing");
-        assert!(counted(before, after(1_000), claimed, true).is_err_and(|text| text.contains("another way")));
+        assert!(counted(before, after(1_000), claimed, true).is_err_and(|text| text.contains("another path")));
         assert!(counted(before, after(1_000), claimed, false).is_ok_and(|remark| remark.is_some()));
         assert!(
-            counted(before, after(90_000_000_000), claimed, false).is_err_and(|text| text.contains("else used it"))
+            counted(before, after(90_000_000_000), claimed, false)
+                .is_err_and(|text| text.contains("other traffic used it"))
         );
     }
 }

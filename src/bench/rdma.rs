@@ -219,7 +219,7 @@ fn looped(
         let attempt = classify(name, &ended, None, BandwidthUnit::GigabitsPerSecond);
         return Ok(match attempt {
             PerftestOutcome::Measured(_) => {
-                PerftestOutcome::Inconclusive("no_result", format!("the server of {name} ended by itself"))
+                PerftestOutcome::Inconclusive("no_result", format!("the {name} server exited"))
             }
             other => other,
         });

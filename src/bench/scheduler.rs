@@ -155,7 +155,7 @@ impl BenchmarkScheduler {
         let BenchmarkContext { parameters, rules, .. } = &self.program.context;
         let takes = if key.probe == Benchmark::Memory { AROUND } else { parameters.duration + AROUND };
         if !self.schedule.affords(report.probes.get(key), takes, self.clock.now().wall) {
-            return Err((SkipReason::Budget, "the budget of the day is used up".to_owned()));
+            return Err((SkipReason::Budget, "the daily budget is used up".to_owned()));
         }
         guard::facts(report, key, rules, guard::load())?;
         guard::ask_scheduler(&self.tools, rules)
@@ -168,7 +168,7 @@ impl BenchmarkScheduler {
         let locked = |text: &str| BenchmarkRun::skipped(key, now, SkipReason::Locked, text);
         let _lock = match HostLock::take(lock) {
             Ok(Some(lock)) => lock,
-            Ok(None) => return locked("another probe runs on this host"),
+            Ok(None) => return locked("another benchmark is running on this host"),
             Err(error) => return locked(&format!("{} cannot be locked: {error}", lock.display())),
         };
         let clock = Arc::clone(&self.clock);

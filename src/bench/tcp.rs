@@ -31,7 +31,7 @@ pub enum TcpOutcome {
 /// Why a host must not be measured with TCP: an address of it is this host's own.
 ///
 /// # Errors
-/// Its name has no address, or the kernel does not say which way it would send.
+/// Its name has no address, or the kernel does not say which route it would use.
 pub fn stays_here(host: &str, kernel: &mut dyn NetlinkConnection) -> io::Result<Option<String>> {
     let addresses: Vec<IpAddr> = match host.parse() {
         Ok(address) => vec![address],
@@ -40,8 +40,8 @@ pub fn stays_here(host: &str, kernel: &mut dyn NetlinkConnection) -> io::Result<
     for address in addresses {
         if lookup(kernel, address)?.local {
             return Ok(Some(format!(
-                "{address} is this host's own: the route to it is local (dev lo), and TCP would measure memory and not \
-                 the wire; use another host, or namespaces that force the wire"
+                "{address} is an address of this host: the route is local (dev lo), so TCP would measure memory and not \
+                 the link. Use another host, or network namespaces that force traffic over the link"
             )));
         }
     }
@@ -71,7 +71,7 @@ pub fn run(
 
 fn classify(ended: &ProcessExit) -> TcpOutcome {
     if ended.timed_out {
-        return TcpOutcome::Inconclusive("timeout", "iperf3 did not end in time and was killed".to_owned());
+        return TcpOutcome::Inconclusive("timeout", "iperf3 timed out and was killed".to_owned());
     }
     match from_json(&ended.output) {
         Ok(report) => {

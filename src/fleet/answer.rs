@@ -106,7 +106,7 @@ pub enum AnswerError {
     #[error("{0}")]
     Refused(String),
     /// It is not what the API says.
-    #[error("not an answer of the Prometheus API: {0}")]
+    #[error("not a response of the Prometheus API: {0}")]
     Malformed(String),
 }
 
@@ -117,7 +117,7 @@ pub enum AnswerError {
 pub fn parse_series(body: &[u8]) -> Result<Vec<Series>, AnswerError> {
     let document = serde_json::from_slice(body).map_err(|error| AnswerError::Malformed(error.to_string()))?;
     let row = |(labels, sample): (Labels, Sample)| {
-        let value = sample.value().ok_or_else(|| AnswerError::Malformed(format!("{:?} is no number", sample.1)))?;
+        let value = sample.value().ok_or_else(|| AnswerError::Malformed(format!("{:?} is not a number", sample.1)))?;
         Ok(Series { labels, value })
     };
     match document {

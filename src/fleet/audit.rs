@@ -69,7 +69,7 @@ pub async fn audit(client: &PrometheusClient, plan: &AuditPlan, progress: Progre
     let instances = instances(client, plan, time, &unreachable).await?;
     if instances.is_empty() && fleet.unreachable.count == 0 {
         let within = if plan.scope.matchers.is_empty() { "" } else { " with these labels" };
-        return Err(AuditError::Nothing(format!("the server knows no lanewatch_build_info{within} at that time")));
+        return Err(AuditError::Nothing(format!("the server has no lanewatch_build_info{within} at that time")));
     }
     if let Some(label) = unknown_label(&plan.scope.by, instances.values().flatten()) {
         let rows = client.query(&plan.scope.any_host(), Some(time)).await?;

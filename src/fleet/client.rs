@@ -36,7 +36,7 @@ pub struct PrometheusEndpoint {
 #[derive(Debug, thiserror::Error)]
 pub enum PrometheusError {
     /// The address is none.
-    #[error("{url:?} is no address of a server: {why}")]
+    #[error("{url:?} is not a server address: {why}")]
     Url {
         /// As it was given.
         url: String,
@@ -55,7 +55,7 @@ pub enum PrometheusError {
         why: String,
     },
     /// No answer in time.
-    #[error("{url}: no answer within {}; --timeout gives it more", humantime::format_duration(*after))]
+    #[error("{url}: no response within {}; raise it with --timeout", humantime::format_duration(*after))]
     Timeout {
         /// What was asked.
         url: String,
@@ -63,7 +63,9 @@ pub enum PrometheusError {
         after: Duration,
     },
     /// The answer is longer than it may be.
-    #[error("{url}: the answer is longer than {limit} MiB; --max-answer allows more, a lower --shard asks for less")]
+    #[error(
+        "{url}: the response is longer than {limit} MiB; allow more with --max-answer or ask for less with a lower --shard"
+    )]
     TooLong {
         /// What was asked.
         url: String,
@@ -118,15 +120,15 @@ impl PrometheusClient {
         let wrong = |why: &str| PrometheusError::Url { url: endpoint.url.clone(), why: why.to_owned() };
         let base = endpoint.url.trim_end_matches('/');
         if let Some((before, _)) = base.split_once("/api/v1") {
-            return Err(wrong(&format!("what comes before /api/v1 is asked for: {before}")));
+            return Err(wrong(&format!("give the part before /api/v1: {before}")));
         }
         let address = format!("{base}/api/v1/query");
         let uri: Uri = address.parse().map_err(|error: hyper::http::uri::InvalidUri| wrong(&error.to_string()))?;
         if !matches!(uri.scheme_str(), Some("http" | "https")) || uri.host().is_none_or(str::is_empty) {
-            return Err(wrong("it should be like http://prometheus:9090"));
+            return Err(wrong("use the form http://prometheus:9090"));
         }
         if uri.query().is_some() {
-            return Err(wrong("a query has no place in it"));
+            return Err(wrong("it must not contain a query"));
         }
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);

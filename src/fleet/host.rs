@@ -145,9 +145,9 @@ impl RepairKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::FixLink => "fix the link",
-            Self::MoveCard => "move to a better slot",
+            Self::MoveCard => "move to a faster slot",
             Self::BringUpPort => "bring up the port",
-            Self::RestoreDevice => "get the device back",
+            Self::RestoreDevice => "restore the device",
             Self::ConfigureVfs => "configure VFs",
         }
     }

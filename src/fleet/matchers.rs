@@ -39,10 +39,7 @@ impl MatcherParser<'_> {
 
     fn wrong(&self, at: usize, needed: &str) -> String {
         let found = self.text.get(at..).filter(|rest| !rest.is_empty()).unwrap_or("the end");
-        format!(
-            "{:?} is no list of matchers: {needed} should stand where {found:?} begins (site=\"ams\",env!=\"lab\")",
-            self.text
-        )
+        format!("{:?} is not a list of matchers: expected {needed} at {found:?} (site=\"ams\",env!=\"lab\")", self.text)
     }
 
     fn here(&mut self) -> usize {
@@ -109,11 +106,11 @@ mod tests {
     #[test]
     fn what_is_none_is_said_where() {
         for (text, part) in [
-            ("site=ams", "a value in quotes should stand where \"ams\" begins"),
-            ("site", "=, !=, =~ or !~ should stand where \"the end\" begins"),
+            ("site=ams", "expected a value in quotes at \"ams\""),
+            ("site", "expected =, !=, =~ or !~ at \"the end\""),
             ("site==\"a\"", "=, !=, =~ or !~"),
             ("site!\"a\"", "=, !=, =~ or !~"),
-            ("a=\"b\" c=\"d\"", "a comma should stand where \"c=\\\"d\\\"\" begins"),
+            ("a=\"b\" c=\"d\"", "expected a comma at \"c=\\\"d\\\"\""),
             ("a=\"b", "a value in quotes"),
             ("1a=\"b\"", "the name of a label"),
             (",a=\"b\"", "the name of a label"),

@@ -34,7 +34,7 @@ impl PeerTransport for HttpTransport {
         let runtime = runtime.map_err(|error| error.to_string())?;
         let exchange = async {
             let answer = tokio::time::timeout(self.timeout, self.exchange(to, headers, body)).await;
-            answer.unwrap_or_else(|_| Err(format!("no answer within {} s", self.timeout.as_secs())))
+            answer.unwrap_or_else(|_| Err(format!("no response within {} s", self.timeout.as_secs())))
         };
         runtime.block_on(exchange)
     }

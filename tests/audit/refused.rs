@@ -73,7 +73,7 @@ fn what_is_no_answer_is_said_so() {
         (r#"{"status":"success","data":{"resultType":"matrix","result":[]}}"#, "matrix"),
     ] {
         let line = complaint(status("200 OK", body), &[]);
-        assert!(line.starts_with("not an answer of the Prometheus API: ") && line.contains(expected), "{line}");
+        assert!(line.starts_with("not a response of the Prometheus API: ") && line.contains(expected), "{line}");
     }
     let line = complaint(status("200 OK", r#"{"status":"error","errorType":"timeout","error":"too slow"}"#), &[]);
     assert_eq!(line, "timeout: too slow");
@@ -85,17 +85,17 @@ fn what_is_no_answer_is_said_so() {
 fn a_server_that_is_silent_or_does_not_stop_costs_no_more_than_is_allowed() {
     let start = Instant::now();
     let line = complaint(Manner::Silent, &["--timeout", "500ms"]);
-    assert_eq!(line, "no answer within 500ms; --timeout gives it more");
+    assert_eq!(line, "no response within 500ms; raise it with --timeout");
     assert!(start.elapsed() < Duration::from_secs(20));
     let line = complaint(Manner::Endless, &["--max-answer", "2"]);
-    assert!(line.starts_with("the answer is longer than 2 MiB; --max-answer"), "{line}");
+    assert!(line.starts_with("the response is longer than 2 MiB; allow more with --max-answer"), "{line}");
 }
 
 #[test]
 fn a_server_that_is_busy_is_asked_again() {
     let server = Odd::serve(Manner::BusyUntil(2, "503 Service Unavailable"));
     let output = audit(&server.url(), &["--time", "2026-01-01T00:00:00Z"]);
-    assert_eq!(output.stderr, "lanewatch: the server knows no lanewatch_build_info at that time\n");
+    assert_eq!(output.stderr, "lanewatch: the server has no lanewatch_build_info at that time\n");
     assert_eq!((output.code, server.requests().len()), (Some(1), 4), "three for the first query, one for the second");
     let server = Odd::serve(Manner::BusyUntil(2, "401 Unauthorized"));
     audit(&server.url(), &["--time", "1h"]);
@@ -121,7 +121,11 @@ fn a_selector_that_is_none_is_a_wrong_command_line() {
     let server = Odd::serve(status("200 OK", EMPTY));
     let output = audit(&server.url(), &["--match", "site=ams"]);
     assert_eq!((output.code, server.requests().len()), (Some(2), 0), "{output:?}");
-    assert!(output.stderr.starts_with("lanewatch: --match: \"site=ams\" is no list of matchers: a value in quotes "));
+    assert!(
+        output
+            .stderr
+            .starts_with("lanewatch: --match: \"site=ams\" is not a list of matchers: expected a value in quotes ")
+    );
     // What only the server can tell: a pattern that is none.
     let body = r#"{"status":"error","errorType":"bad_data","error":"error parsing regexp: missing closing ]"}"#;
     let server = Odd::serve(status("400 Bad Request", body));
@@ -136,7 +140,7 @@ fn an_address_that_leads_elsewhere_is_said_so() {
     for path in ["/api/v1", "/api/v1/query"] {
         let output = audit(&format!("{}{path}", server.url()), &[]);
         assert_eq!((output.code, server.requests().len()), (Some(2), 0), "{output:?}");
-        let end = format!("what comes before /api/v1 is asked for: {}\n", server.url());
+        let end = format!("give the part before /api/v1: {}\n", server.url());
         assert!(output.stderr.ends_with(&end), "{output:?}");
     }
     // A server in plain text does not wait for the end of what it takes for a request.

@@ -156,7 +156,7 @@ fn a_sound_program_is_measured() {
     let read = run.measured.latency(Direction::Read, Statistic::Typical).unwrap();
     assert!((read - 1.21e-6).abs() < 1e-12);
     assert!(run.text.contains("95 % of the port's rate (200 Gb/s)"), "{}", run.text);
-    assert!(run.text.contains("counters did not follow"), "{}", run.text);
+    assert!(run.text.contains("counters did not rise"), "{}", run.text);
     let notes = scene.notes();
     assert_eq!(notes.len(), 6, "three programs, two ends each: {notes:?}");
     let folders: std::collections::BTreeSet<&String> = notes.iter().map(|note| &note[2]).collect();

@@ -109,7 +109,7 @@ fn a_peer_that_starts_nothing_says_nothing_of_the_device() {
     let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &Nobody);
     assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer"));
-    assert_eq!(&*run.text, "node19 starts no server: it does not answer");
+    assert_eq!(&*run.text, "node19 did not start a server: it does not answer");
 }
 
 #[test]

@@ -83,14 +83,13 @@ impl RequestAuthenticator {
     pub fn judge(&self, shown: &Credentials, body: &[u8], now: SystemTime) -> Result<Option<PeerKey>, Rejection> {
         match &self.trust {
             PeerTrust::Certificate if shown.certified => Ok(None),
-            PeerTrust::Certificate => Err(Rejection::new(
-                RequestResult::Unsigned,
-                "the connection has no client certificate that was verified",
-            )),
+            PeerTrust::Certificate => {
+                Err(Rejection::new(RequestResult::Unsigned, "the connection has no verified client certificate"))
+            }
             PeerTrust::Key(path) => {
                 let key = PeerKey::read(path).map_err(|error| {
-                    tracing::error!("no request of a peer can be followed: {error}");
-                    Rejection::new(RequestResult::NotStarted, "the key of this host cannot be used: its log says why")
+                    tracing::error!("requests of peers are rejected: {error}");
+                    Rejection::new(RequestResult::NotStarted, "this host's key is unusable: see its log")
                 })?;
                 self.signed(&key, shown, body, now)?;
                 Ok(Some(key))
@@ -101,38 +100,38 @@ impl RequestAuthenticator {
     fn signed(&self, key: &PeerKey, shown: &Credentials, body: &[u8], now: SystemTime) -> Result<(), Rejection> {
         let Credentials { to: Some(to), time: Some(time), nonce: Some(nonce), signature: Some(signature), .. } = shown
         else {
-            return Err(Rejection::new(RequestResult::Unsigned, "it is not signed"));
+            return Err(Rejection::new(RequestResult::Unsigned, "the request is not signed"));
         };
         if nonce.len() != NONCE || !nonce.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(Rejection::new(
                 RequestResult::Malformed,
-                format!("its nonce is not {NONCE} hexadecimal digits"),
+                format!("the nonce is not {NONCE} hexadecimal digits"),
             ));
         }
         if !key.is_right(signature, &RequestStamp { to, time: *time, nonce }, body) {
             return Err(Rejection::new(
                 RequestResult::WrongSignature,
-                "its signature is wrong: the hosts' keys are not the same",
+                "the signature is wrong: the hosts have different keys",
             ));
         }
         if !self.is_here(to) {
             return Err(Rejection::new(
                 RequestResult::WrongHost,
-                format!("it was meant for {to}, which this host is not"),
+                format!("the request is for {to}, which is not this host"),
             ));
         }
         let clock = millis(now);
         if clock.abs_diff(*time) > millis_of(WINDOW) {
-            return Err(Rejection::new(RequestResult::ClockSkew, "it was signed at another time"));
+            return Err(Rejection::new(RequestResult::ClockSkew, "the clocks differ by more than 30 s"));
         }
         if *time < self.since {
-            let text = "it was signed before this agent started, which does not know whether it came before";
+            let text = "the request was signed before this agent started, so it may be a replay";
             return Err(Rejection::new(RequestResult::Replayed, text));
         }
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
         used.retain(|_, until| *until >= clock);
         if used.contains_key(nonce) {
-            return Err(Rejection::new(RequestResult::Replayed, "it came before"));
+            return Err(Rejection::new(RequestResult::Replayed, "the request was already received"));
         }
         if used.len() >= MOST_NONCES {
             return Err(Rejection::new(RequestResult::RateLimited, "too many requests"));

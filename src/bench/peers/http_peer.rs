@@ -61,13 +61,13 @@ impl Peer for HttpPeer<'_> {
     }
 
     fn start(&self, plan: &TestPlan) -> Result<RemoteServer, PeerError> {
-        let (host, _) = split(&self.to).ok_or_else(|| refused("its name has no port"))?;
+        let (host, _) = split(&self.to).ok_or_else(|| refused("the peer's name has no port"))?;
         let request = ServerRequest::new(plan, self.rail);
         request.within_bounds().map_err(refused)?;
         let body = serde_json::to_vec(&request).map_err(|error| refused(error.to_string()))?;
         let key = self.key.map(PeerKey::read).transpose().map_err(|error| refused(error.to_string()))?;
         let mut nonce = [0; 16];
-        SystemRandom::new().fill(&mut nonce).map_err(|_| refused("this host has no random numbers"))?;
+        SystemRandom::new().fill(&mut nonce).map_err(|_| refused("no random numbers are available"))?;
         let (nonce, time) = (hex(&nonce), millis((self.now)()));
         let mut headers = Vec::new();
         if let Some(key) = &key {
@@ -84,10 +84,10 @@ impl Peer for HttpPeer<'_> {
         }
         let signature = reply.signature.as_deref().unwrap_or_default();
         if key.is_some_and(|key| !key.is_right_answer(signature, &nonce, &reply.body)) {
-            return Err(refused("its answer is not signed with the key that both should have"));
+            return Err(refused("its response is not signed with the shared key"));
         }
         let started: StartedServer = serde_json::from_slice(&reply.body)
-            .map_err(|error| refused(format!("its answer cannot be read: {error}")))?;
+            .map_err(|error| refused(format!("its response cannot be read: {error}")))?;
         let ceiling = started.lane.and_then(|lane| lane.ceiling());
         Ok(RemoteServer { host: host.to_owned(), tcp_port: started.tcp_port, ceiling })
     }
@@ -96,7 +96,7 @@ impl Peer for HttpPeer<'_> {
 impl HttpPeer<'_> {
     fn why(&self, reply: &HttpReply) -> PeerError {
         let Ok(told) = serde_json::from_slice::<ErrorDocument>(&reply.body) else {
-            let hint = if reply.status == 404 { ": it starts no servers for peers ([probe.peers] serve)" } else { "" };
+            let hint = if reply.status == 404 { ": it does not serve peers ([probe.peers] serve)" } else { "" };
             return refused(format!("HTTP status {}{hint}", reply.status));
         };
         let here = millis((self.now)());
@@ -160,7 +160,7 @@ mod tests {
                 Ok(reply(200, "")),
                 TestPlan { duration: Duration::from_secs(600), ..PLAN },
                 "peer_refused",
-                "from 1 to 60",
+                "outside 1 to 60",
             ),
         ] {
             let why = ask(says, &plan).unwrap_err();

@@ -51,7 +51,7 @@ impl PeerKey {
     pub fn new(secret: &[u8]) -> Result<Self, PeerKeyError> {
         let secret = secret.trim_ascii();
         if secret.len() < SHORTEST {
-            return Err(PeerKeyError(format!("a key has at least {SHORTEST} bytes (openssl rand -hex 32)")));
+            return Err(PeerKeyError(format!("a key needs at least {SHORTEST} bytes (openssl rand -hex 32)")));
         }
         Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, secret)))
     }
@@ -65,7 +65,7 @@ impl PeerKey {
         let bytes = read_regular(path, LONGEST).map_err(|error| wrong(&error))?;
         let mode = std::fs::metadata(path).map_err(|error| wrong(&error))?.permissions().mode();
         if mode & 0o007 != 0 {
-            return Err(wrong(&"everyone on this host may use the key: take the rights of others away (chmod o=)"));
+            return Err(wrong(&"other users can read the key: remove their access (chmod o=)"));
         }
         Self::new(&bytes).map_err(|PeerKeyError(why)| wrong(&why))
     }

@@ -50,11 +50,11 @@ pub fn parse(text: &str) -> Result<BTreeSet<Arc<str>>, PeerListError> {
     let mut hosts = BTreeSet::new();
     for target in groups.into_iter().flat_map(|group| group.targets) {
         if split(&target).is_none() {
-            return Err(PeerListError(format!("{target:?} is not a host with a port, such as node17:10015")));
+            return Err(PeerListError(format!("{target:?} is not host:port, such as node17:10015")));
         }
         hosts.insert(Arc::from(target));
         if hosts.len() > MOST {
-            return Err(PeerListError(format!("it has more than {MOST} hosts")));
+            return Err(PeerListError(format!("more than {MOST} hosts")));
         }
     }
     Ok(hosts)

@@ -63,7 +63,7 @@ impl ServerRequest {
     /// It is too long, no such document, or has a value that is not allowed; one sentence.
     pub fn parse(body: &[u8]) -> Result<Self, String> {
         if body.len() > LONGEST {
-            return Err(format!("it is longer than {LONGEST} bytes"));
+            return Err(format!("longer than {LONGEST} bytes"));
         }
         let request: Self = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         request.within_bounds()?;
@@ -77,7 +77,7 @@ impl ServerRequest {
     pub fn within_bounds(&self) -> Result<(), String> {
         let within = |name: &str, value: u64, least: u64, most: u64| {
             let within = (least..=most).contains(&value);
-            if within { Ok(()) } else { Err(format!("{name} {value} is not from {least} to {most}")) }
+            if within { Ok(()) } else { Err(format!("{name} {value} is outside {least} to {most}")) }
         };
         within("size", self.size, 1, LARGEST)?;
         within("queue_pairs", self.queue_pairs.into(), 1, MOST_QUEUE_PAIRS.into())?;
@@ -277,11 +277,11 @@ mod tests {
             ("ib_write_bw", "sh", "unknown variant"),
             ("ib_write_bw", "ib_write_bw; reboot", "unknown variant"),
             ("ib_write_bw", "../../bin/sh", "unknown variant"),
-            ("\"size\": 1", "\"size\": 0", "size 0 is not from 1 to 1073741824"),
+            ("\"size\": 1", "\"size\": 0", "size 0 is outside 1 to 1073741824"),
             ("\"size\": 1", "\"size\": \"1 -F\"", "invalid type"),
             ("\"size\": 1", "\"size\": -1", "invalid value"),
-            ("\"queue_pairs\": 1", "\"queue_pairs\": 5000", "queue_pairs 5000 is not from 1 to 1024"),
-            ("\"seconds\": 1", "\"seconds\": 61", "seconds 61 is not from 1 to 60"),
+            ("\"queue_pairs\": 1", "\"queue_pairs\": 5000", "queue_pairs 5000 is outside 1 to 1024"),
+            ("\"seconds\": 1", "\"seconds\": 61", "seconds 61 is outside 1 to 60"),
             ("\"rail\": 0", "\"rail\": 4096", "rail 4096"),
             ("\"rail\": 0", "\"rail\": 0, \"arguments\": [\"--version\"]", "unknown field"),
             (", \"rail\": 0", "", "missing field"),

@@ -108,19 +108,20 @@ impl BenchmarkServers {
         let request = ServerRequest::parse(body).map_err(|why| Rejection::new(RequestResult::Malformed, why))?;
         let plan = request.plan();
         let unavailable = |text: &str| Rejection::new(RequestResult::Unavailable, text);
-        let report = self.handle.latest().ok_or_else(|| unavailable("the host is not read yet"))?;
+        let report = self.handle.latest().ok_or_else(|| unavailable("the host has not been read yet"))?;
         let ports = self.context.ports(&report);
         let port = request.port_of(ports.len()).and_then(|index| ports.get(index));
-        let port = port.ok_or_else(|| unavailable("no port is active here"))?;
+        let port = port.ok_or_else(|| unavailable("no port is active"))?;
         let probe = if plan.program == BenchmarkTool::Iperf { Benchmark::TcpPeer } else { Benchmark::RdmaPeer };
         if self.tools.find(plan.program.name()).is_none() {
-            return Err(unavailable(&format!("{} is not installed here", plan.program.name())));
+            return Err(unavailable(&format!("{} is not installed", plan.program.name())));
         }
         let lock = self.lock()?;
         self.may_run(from, &report, &BenchmarkKey { probe, port: Some(port.clone()) })?;
-        let target = self.context.target(&report, port).ok_or_else(|| unavailable("the port is gone"))?;
+        let target =
+            self.context.target(&report, port).ok_or_else(|| unavailable("the port does not exist any more"))?;
         if is_stopped() {
-            return Err(not_started("the agent ends"));
+            return Err(not_started("the agent is shutting down"));
         }
         let lane = target.ceiling.as_ref().map(PathCapacity::from);
         let name = plan.program.name();
@@ -148,9 +149,9 @@ impl BenchmarkServers {
             drop(lock);
         };
         let kept = std::thread::Builder::new().name("probe-server".to_owned()).spawn(keep);
-        let kept = kept.map_err(|error| not_started(format!("there is no thread to keep it: {error}")))?;
+        let kept = kept.map_err(|error| not_started(format!("no thread could be started: {error}")))?;
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
-        told.recv().unwrap_or_else(|_| Err(not_started("the thread that keeps it ended")))
+        told.recv().unwrap_or_else(|_| Err(not_started("its thread exited")))
     }
 
     fn lock(&self) -> Result<HostLock, Rejection> {
@@ -159,10 +160,15 @@ impl BenchmarkServers {
             match HostLock::take(&self.context.lock) {
                 Ok(Some(lock)) => return Ok(lock),
                 Ok(None) if Instant::now() < until => std::thread::sleep(Duration::from_millis(20)),
-                Ok(None) => return Err(Rejection::new(RequestResult::Busy, "another probe runs on this host")),
+                Ok(None) => {
+                    return Err(Rejection::new(RequestResult::Busy, "another benchmark is running on this host"));
+                }
                 Err(error) => {
                     tracing::error!("{} cannot be locked: {error}", self.context.lock.display());
-                    return Err(Rejection::new(RequestResult::NotStarted, "the lock of this host cannot be taken"));
+                    return Err(Rejection::new(
+                        RequestResult::NotStarted,
+                        "the host's benchmark lock cannot be opened",
+                    ));
                 }
             }
         }
@@ -207,7 +213,7 @@ fn listening(
     if serving.wait_until_listening(timeouts.listen) {
         return Ok(serving);
     }
-    Err(not_started(format!("the server of {name} ended by itself")))
+    Err(not_started(format!("the {name} server exited")))
 }
 
 impl PeerResponse {

@@ -11,10 +11,10 @@ const LONGEST: usize = 1 << 20;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PerftestJsonError {
     /// It has none of perftest's results.
-    #[error("it has no result of perftest")]
+    #[error("there is no perftest result")]
     NoResult,
     /// A result is no number.
-    #[error("{key} is {value:?}, no number")]
+    #[error("{key} is {value:?}, not a number")]
     NotANumber {
         /// Which.
         key: String,
@@ -22,7 +22,7 @@ pub enum PerftestJsonError {
         value: String,
     },
     /// A result cannot be: it is negative, zero, or beyond physics.
-    #[error("{key} is {value}, which cannot be")]
+    #[error("{key} is {value}, which is impossible")]
     Impossible {
         /// Which.
         key: String,
@@ -30,7 +30,7 @@ pub enum PerftestJsonError {
         value: String,
     },
     /// It is longer than any result.
-    #[error("it is longer than {LONGEST} bytes")]
+    #[error("longer than {LONGEST} bytes")]
     TooLong,
 }
 

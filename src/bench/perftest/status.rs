@@ -11,10 +11,9 @@ pub struct WorkCompletion {
     pub next: &'static str,
 }
 
-const CHECK_GUEST: &str = "look at the kernel log and at the device's firmware";
-const REGISTRATION: &str =
-    "the program used memory that it had not registered: with GPU memory, look at its BAR window";
-const OTHER_END: &str = "look at the other end: its program ended, or it refused the request";
+const CHECK_GUEST: &str = "check the kernel log and the device's firmware";
+const REGISTRATION: &str = "the program used memory that it had not registered: with GPU memory, check its BAR window";
+const OTHER_END: &str = "check the other end: its program exited or refused the request";
 
 /// Names and next steps, in the order of their numbers.
 const STATUSES: [(&str, &str); 24] = [
@@ -23,9 +22,9 @@ const STATUSES: [(&str, &str); 24] = [
     ("local queue pair operation error", CHECK_GUEST),
     ("local EE context operation error", CHECK_GUEST),
     ("local protection error", REGISTRATION),
-    ("work request flushed", "an earlier error stopped the queue pair: look for the first status"),
+    ("work request flushed", "an earlier error stopped the queue pair: find the first failed status"),
     ("memory window bind error", REGISTRATION),
-    ("bad response", "the other end answered what nobody asked: compare firmware and drivers of both ends"),
+    ("bad response", "the other end sent an unexpected response: compare firmware and drivers of both ends"),
     ("local access error", REGISTRATION),
     ("remote invalid request", OTHER_END),
     (
@@ -35,17 +34,17 @@ const STATUSES: [(&str, &str); 24] = [
     ("remote operation error", OTHER_END),
     (
         "transport retry exceeded",
-        "nothing was acknowledged: look at the other end's port, the way there (MTU, VLAN, GID index, routing, lossless \
-         queues), and with VFs at the VF map",
+        "no acknowledgement: check the other end's port, the network between them (MTU, VLAN, GID index, routing, lossless \
+         queues) and, with VFs, the VF map",
     ),
-    ("receiver not ready, retries exceeded", "the other end posted no receives: its program is too slow or gone"),
+    ("receiver not ready, retries exceeded", "the other end posted no receives: its program is too slow or has exited"),
     ("local RDD violation", CHECK_GUEST),
     ("remote invalid RD request", OTHER_END),
     ("remote aborted", OTHER_END),
     ("invalid EE context number", CHECK_GUEST),
     ("invalid EE context state", CHECK_GUEST),
     ("fatal error", CHECK_GUEST),
-    ("response timeout", "no answer in time: look at the other end and the way there"),
+    ("response timeout", "no response in time: check the other end and the network between them"),
     ("general error", CHECK_GUEST),
     ("tag matching error", CHECK_GUEST),
     ("tag matching rendezvous incomplete", OTHER_END),

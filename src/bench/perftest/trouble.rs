@@ -24,13 +24,13 @@ pub struct PerftestFailure {
 
 /// Words of messages, and what they mean. The first that is there speaks.
 const MESSAGES: &[(&str, Failure, &str)] = &[
-    ("state is Down", Failure::PortDown, "the port is down: look at port_down"),
+    ("state is Down", Failure::PortDown, "the port is down: see the finding port_down"),
     (
         "Unable to find the Infiniband/RoCE device",
         Failure::DeviceMissing,
-        "the device is not there, or its driver is not up",
+        "the device does not exist or its driver is not ready",
     ),
-    ("Did not detect devices", Failure::DeviceMissing, "no RDMA device is there, or its driver is not up"),
+    ("Did not detect devices", Failure::DeviceMissing, "there is no RDMA device, or its driver is not ready"),
     ("Couldn't allocate MR", Failure::MemoryRegistration, MEMORY),
     ("Failed to create MR", Failure::MemoryRegistration, MEMORY),
     ("failed to create mr", Failure::MemoryRegistration, MEMORY),
@@ -48,19 +48,19 @@ const MESSAGES: &[(&str, Failure, &str)] = &[
     (
         "Couldn't get context for the device",
         Failure::DeviceMissing,
-        "the device cannot be opened: look at the permissions of /dev/infiniband and at its port",
+        "the device cannot be opened: check the permissions of /dev/infiniband and the port's state",
     ),
 ];
 
-const MEMORY: &str = "memory could not be registered: look at the limit of locked memory (ulimit -l)";
-const RESOURCES: &str = "the device gave no queue or context: look at what others hold (`rdma res`)";
+const MEMORY: &str = "memory registration failed: check the locked memory limit (ulimit -l)";
+const RESOURCES: &str = "the device is out of queues or contexts: check who uses them (`rdma resource`)";
 
 /// Finds what went wrong in a text.
 pub(super) fn find(text: &str, zero_gid: bool) -> Option<PerftestFailure> {
     let crashed = ["Segmentation fault", "Aborted (core dumped)"].iter().any(|word| text.contains(word));
     let mut trouble = completion(text).or_else(|| message(text, zero_gid))?;
     if crashed {
-        trouble.text.push_str("; then the program crashed");
+        trouble.text.push_str("; the program then crashed");
         trouble.crashed = true;
     }
     Some(trouble)
@@ -89,7 +89,7 @@ fn completion(text: &str) -> Option<PerftestFailure> {
         let _ = write!(text, ", syndrome {syndrome:#x}");
     }
     if let Some((completed, sent)) = progress {
-        let _ = write!(text, " after {completed} of {sent} were completed");
+        let _ = write!(text, " after {completed} of {sent} completed");
     }
     if let Some(completion) = completion.filter(|completion| !completion.next.is_empty()) {
         text.push_str(": ");
@@ -106,12 +106,12 @@ fn message(text: &str, zero_gid: bool) -> Option<PerftestFailure> {
             let server = after(text, "Couldn't connect to").and_then(|rest| rest.split_whitespace().next());
             let server = server.map(|server| format!(" (server {server} unreachable)")).unwrap_or_default();
             format!(
-                "TCP set-up failed{server}: no fault of the fabric; look at the other end's program, firewall and address"
+                "TCP set-up failed{server}, which is not a fabric fault: check the program, firewall and address of the other end"
             )
         }
         Failure::PortDown => {
             let port = after(text, "Port number").and_then(number);
-            port.map_or_else(|| (*said).to_owned(), |port| format!("port {port} is down: look at port_down"))
+            port.map_or_else(|| (*said).to_owned(), |port| format!("port {port} is down: see the finding port_down"))
         }
         _ if said.is_empty() => (*words).to_owned(),
         _ => (*said).to_owned(),
@@ -127,9 +127,9 @@ fn qp_setup(text: &str, zero_gid: bool) -> String {
     });
     let step = step.map(|step| format!(" (QP to {step})")).unwrap_or_default();
     let next = if zero_gid {
-        "the GID in use is all zeros, so the GID index is wrong or the interface has no address"
+        "the GID in use is all zeros: wrong GID index, or the interface has no address"
     } else {
-        "look at the GID index, MTU and addresses of both ends"
+        "check the GID index, MTU and addresses of both ends"
     };
     format!("connection set-up failed{step}: {next}")
 }

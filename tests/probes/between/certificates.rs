@@ -168,7 +168,10 @@ fn certificates_that_will_not_do_start_nothing() {
         let label = format!("reason=\"{why}\"");
         assert_eq!(hosts.count(address, REFUSED, &label), Some(0.0), "{why}: there from the start");
         let text = hosts.bench(address, own, ca);
-        assert!(text.contains("rdma_peer rxe0/1: inconclusive") && text.contains("starts no server"), "{why}: {text}");
+        assert!(
+            text.contains("rdma_peer rxe0/1: inconclusive") && text.contains("did not start a server"),
+            "{why}: {text}"
+        );
         assert!(hosts.scene.notes().is_empty(), "{why}: {:?}", hosts.scene.notes());
         until(Duration::from_secs(10), why, || hosts.count(address, REFUSED, &label).filter(|count| *count >= 1.0));
         assert_eq!(hosts.count(address, FAMILY, "result=\"started\""), Some(0.0), "{why}");

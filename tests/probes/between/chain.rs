@@ -88,7 +88,7 @@ fn a_person_measures_with_a_peer() {
     assert!(wrong.contains("rdma_peer rxe0/1: inconclusive"), "{wrong}");
     assert!(wrong.contains("wrong_signature: its signature is wrong"), "{wrong}");
     let nobody = bench(super::KEY, here);
-    assert!(nobody.contains("rdma_peer rxe0/1: inconclusive") && nobody.contains("starts no server"), "{nobody}");
+    assert!(nobody.contains("rdma_peer rxe0/1: inconclusive") && nobody.contains("did not start a server"), "{nobody}");
     end(agent.group);
     scene.is_clean();
 }
