@@ -1,8 +1,8 @@
 //! What came of a program's run: values, a failure of the device or the way, or trouble of the tool itself, which says
 //! nothing of the device.
 
-use super::child::ProcessExit;
 use super::perftest::{BandwidthUnit, PerftestJsonError, PerftestReport, from_json, from_text};
+use super::process::ProcessExit;
 use crate::model::benchmark::Failure;
 
 /// What came of a run.

@@ -7,9 +7,9 @@ use regex_lite::Regex;
 
 use super::guard::IdleRules;
 use super::probe::{BenchmarkParameters, BenchmarkRunner, own};
+use super::process::Toolbox;
 use super::rdma::Peer;
 use super::target::BenchmarkTarget;
-use super::tools::Toolbox;
 use crate::host::Host;
 use crate::host::netlink::socket::route;
 use crate::model::benchmark::{BenchmarkKey, BenchmarkRun};

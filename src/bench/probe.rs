@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::classify::PerftestOutcome;
+use super::process::Toolbox;
 use super::rdma::{self, BenchmarkTool, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
 use super::target::BenchmarkTarget;
-use super::tools::Toolbox;
 use super::{memory, tcp};
 use crate::assess::benchmark::judge;
 use crate::host::Host;

@@ -8,12 +8,12 @@ use std::time::{Duration, Instant};
 use procfs::net::{TcpNetEntry, TcpState};
 use serde::{Deserialize, Serialize};
 
-use super::child::{Child, Invocation, ProcessExit, is_stopped};
 use super::classify::{PerftestOutcome, classify};
-use super::folder::RunDirectory;
 use super::perftest::BandwidthUnit;
+use super::process::RunDirectory;
+use super::process::Toolbox;
+use super::process::{Child, Invocation, ProcessExit, is_stopped};
 use super::target::BenchmarkTarget;
-use super::tools::Toolbox;
 use crate::assess::benchmark::Ceiling;
 use crate::model::benchmark::Failure;
 

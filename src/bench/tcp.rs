@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
-use super::child::{Child, Invocation, ProcessExit};
-use super::folder::RunDirectory;
 use super::iperf::{IperfError, from_json, is_unreachable};
+use super::process::RunDirectory;
+use super::process::Toolbox;
+use super::process::{Child, Invocation, ProcessExit};
 use super::rdma::{RemoteServer, Timeouts};
-use super::tools::Toolbox;
 use crate::host::netlink::routing::lookup;
 use crate::host::netlink::socket::NetlinkConnection;
 use crate::model::benchmark::{Direction, Failure, Measurements};

@@ -19,7 +19,7 @@ use crate::export::audit::csv::{Table, table};
 use crate::export::audit::{json, text};
 use crate::fleet::audit::{AuditError, AuditPlan, audit};
 use crate::fleet::client::{PrometheusClient, PrometheusEndpoint, PrometheusError};
-use crate::fleet::matchers::matchers;
+use crate::fleet::query::matchers;
 use crate::fleet::query::{Scope, is_label};
 use crate::fleet::tally::Fleet;
 use crate::fleet::tls::TlsFiles;

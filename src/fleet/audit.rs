@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use tokio::task::JoinSet;
 
-use super::answer::{Labels, Series};
+use super::client::{Labels, Series};
 use super::client::{PrometheusClient, PrometheusError};
 use super::facts::{HostFacts, HostId};
 use super::host::{compute_capacity, fingerprint};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::answer::Series;
+use super::client::Series;
 use crate::model::check::Check;
 use crate::model::reason::FindingReason;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};

@@ -84,7 +84,7 @@ fn another_host_is_not_measured_by_mistake() {
 #[test]
 fn two_probes_do_not_meet() {
     let scene = Scene::new("ok", &HostTree::new(1));
-    let _lock = lanewatch::bench::lock::HostLock::take(&scene.path("lock")).unwrap().unwrap();
+    let _lock = lanewatch::bench::guard::HostLock::take(&scene.path("lock")).unwrap().unwrap();
     let refused = bench(&scene, &["mlx5_0", "--force"]);
     assert_eq!(refused.code, Some(1));
     assert!(refused.stderr.contains("another benchmark is running on this host"), "{}", refused.stderr);

@@ -4,12 +4,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use lanewatch::bench::context::BenchmarkContext;
+use lanewatch::bench::guard::HostLock;
 use lanewatch::bench::guard::{IdleRules, facts};
-use lanewatch::bench::lock::HostLock;
 use lanewatch::bench::probe::BenchmarkParameters;
+use lanewatch::bench::process::Toolbox;
 use lanewatch::bench::schedule::BenchmarkSchedule;
 use lanewatch::bench::scheduler::{BenchmarkScheduler, ScheduledBenchmarks};
-use lanewatch::bench::tools::Toolbox;
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, Direction, SkipReason};
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::pcie::PciFunction;

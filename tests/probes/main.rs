@@ -19,8 +19,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 use common::host::{GEN3, GEN4, HostTree, LinkEnd};
 use lanewatch::bench::probe::{BenchmarkParameters, BenchmarkRunner};
+use lanewatch::bench::process::Toolbox;
 use lanewatch::bench::rdma::Timeouts;
-use lanewatch::bench::tools::Toolbox;
 use lanewatch::host::COLLECTORS;
 use lanewatch::host::Host;
 use lanewatch::host::collector::{Filter, Setup};

@@ -6,10 +6,10 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::assess::benchmark::Ceiling;
 use lanewatch::bench::probe::{BenchmarkParameters, BenchmarkRunner};
+use lanewatch::bench::process::Toolbox;
 use lanewatch::bench::rdma::{LocalServer, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
 use lanewatch::bench::target::BenchmarkTarget;
 use lanewatch::bench::tcp::{self, TcpOutcome};
-use lanewatch::bench::tools::Toolbox;
 use lanewatch::host::netlink::socket::route;
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome};
 use lanewatch::model::units::BytesPerSecond;

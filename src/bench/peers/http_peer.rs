@@ -6,8 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use ring::rand::{SecureRandom as _, SystemRandom};
 
-use super::authenticator::millis;
-use super::key::{PeerKey, RequestStamp, hex};
+use super::authentication::millis;
+use super::authentication::{PeerKey, RequestStamp, hex};
 use super::list::split;
 use super::request::RequestResult;
 use super::request::{ErrorDocument, NONCE, SIGNATURE, ServerRequest, StartedServer, TIME, TO};

@@ -4,9 +4,8 @@
 //! partner over HTTP (`POST /api/v1/probe-server`). A request names a program and bounded numbers, nothing else, and is
 //! signed with a key that the hosts share, or comes over a connection with a client certificate that was verified.
 
-pub mod authenticator;
+pub mod authentication;
 pub mod http_peer;
-pub mod key;
 pub mod list;
 pub mod request;
 pub mod runtime;

@@ -1,14 +1,13 @@
 //! What perftest (`ib_write_bw`, `ib_write_lat`, `ib_read_lat`, …) says, in text and in every dialect of its JSON.
 
+pub mod failure;
 mod json;
-mod status;
 mod text;
-mod trouble;
 
+pub use failure::PerftestFailure;
+pub use failure::WorkCompletion;
 pub use json::{PerftestJsonError, from_json};
-pub use status::WorkCompletion;
 pub use text::from_text;
-pub use trouble::PerftestFailure;
 
 use std::ops::RangeInclusive;
 

@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::response::{Client, HttpResponse, plain, respond};
-use crate::bench::peers::authenticator::{Credentials, Rejection};
+use crate::bench::peers::authentication::{Credentials, Rejection};
 use crate::bench::peers::request::{LONGEST, NONCE, PATH, SIGNATURE, TIME, TO};
 use crate::bench::peers::request::{RequestCounts, RequestResult};
 use crate::bench::peers::servers::{BenchmarkServers, PeerResponse};

@@ -4,7 +4,7 @@ use std::fs;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use lanewatch::bench::peers::key::{PeerKey, RequestStamp};
+use lanewatch::bench::peers::authentication::{PeerKey, RequestStamp};
 use lanewatch::bench::peers::request::{NONCE, PATH, SIGNATURE, TIME, TO};
 use serde_json::Value;
 

@@ -1,17 +1,23 @@
-//! Child processes that leave nothing behind: each in a process group of its own and in a folder of its own, with an
-//! outer deadline, killed as a group.
+//! Child processes that leave nothing behind: finding the programs, the directory of a run, and the process itself, in a
+//! process group of its own, with a deadline, killed as a group.
 
-use std::ffi::OsStr;
-use std::fs::File;
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io;
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, setpriority_process, waitid};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
+use tempfile::TempDir;
 
 use crate::model::irq::CpuSet;
 
@@ -206,8 +212,115 @@ pub fn find_in(name: &str, folders: &OsStr) -> Option<PathBuf> {
     std::env::split_paths(folders).filter(|folder| folder.is_absolute()).map(|folder| folder.join(name)).find(usable)
 }
 
+const PREFIX: &str = "lanewatch-probe-";
+
+/// One that was made just now may not be locked yet.
+const NEW: Duration = Duration::from_secs(60);
+
+/// A folder that is removed with everything in it when this ends.
+#[derive(Debug)]
+pub struct RunDirectory {
+    directory: TempDir,
+    /// A lock and no process number: those are told apart in other PID namespaces, too, and are never used again.
+    _lock: File,
+}
+
+impl RunDirectory {
+    /// A new one where temporary files go.
+    ///
+    /// # Errors
+    /// There is no place for it.
+    pub fn new() -> io::Result<Self> {
+        Self::below(&std::env::temp_dir(), SystemTime::now())
+    }
+
+    fn below(place: &Path, now: SystemTime) -> io::Result<Self> {
+        sweep(place, now);
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+        let lock = open(directory.path())?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(Self { directory, _lock: lock })
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+}
+
+/// Removes what nobody holds any more. What cannot be removed is in nobody's way.
+fn sweep(place: &Path, now: SystemTime) {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    for entry in entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX)) {
+        if is_left(&entry.path(), now).unwrap_or(false) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+fn is_left(path: &Path, now: SystemTime) -> io::Result<bool> {
+    let folder = open(path)?;
+    let meta = folder.metadata()?;
+    let old = now.duration_since(meta.modified()?).is_ok_and(|age| age >= NEW);
+    Ok(old
+        && meta.uid() == rustix::process::geteuid().as_raw()
+        && flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok())
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(File::from(rustix::fs::open(path, OFlags::RDONLY | flags, Mode::empty())?))
+}
+
+/// How long a program may take to say what it can do.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Where programs are, and which of them write JSON.
+#[derive(Debug, Default)]
+pub struct Toolbox {
+    folders: OsString,
+    json: Mutex<BTreeMap<PathBuf, bool>>,
+}
+
+impl Toolbox {
+    /// Looks in the folders of `PATH`.
+    pub fn new() -> Self {
+        Self::in_folders(std::env::var_os("PATH").unwrap_or_default())
+    }
+
+    /// Looks in these folders, between colons.
+    pub fn in_folders(folders: OsString) -> Self {
+        Self { folders, json: Mutex::default() }
+    }
+
+    /// Where a program is.
+    pub fn find(&self, name: &str) -> Option<PathBuf> {
+        find_in(name, &self.folders)
+    }
+
+    /// Whether a perftest program can write its result as JSON (`--out_json_file`).
+    pub fn writes_json(&self, program: &Path) -> bool {
+        let mut known = self.json.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if let Some(known) = known.get(program) {
+            return *known;
+        }
+        // One that does not answer, on a busy host say, is asked again the next time.
+        let Some(help) = ask(program) else { return false };
+        let answer = help.contains("out_json_file");
+        known.insert(program.to_owned(), answer);
+        answer
+    }
+}
+
+fn ask(program: &Path) -> Option<String> {
+    let directory = RunDirectory::new().ok()?;
+    let invocation = Invocation { program: program.to_owned(), arguments: vec!["--help".to_owned()] };
+    let mut child = Child::start(&invocation, directory.path(), None).ok()?;
+    Some(child.wait(Instant::now() + TIMEOUT)).filter(|ended| !ended.timed_out).map(|ended| ended.output)
+}
+
 #[cfg(test)]
-mod tests {
+mod child_tests {
     use super::*;
 
     fn shell(script: &str, limit: Duration) -> (ProcessExit, tempfile::TempDir) {
@@ -266,5 +379,31 @@ mod tests {
         assert!(find_in("sh", OsStr::new("/nowhere:/bin:/usr/bin")).is_some());
         assert_eq!(find_in("no-such-program", OsStr::new("/bin")), None);
         assert_eq!(find_in("sh", OsStr::new("")), None);
+    }
+}
+
+#[cfg(test)]
+mod folder_tests {
+    use super::*;
+
+    #[test]
+    fn what_was_left_goes_and_what_is_in_use_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let (left, other) = (place.path().join("lanewatch-probe-left"), place.path().join("lanewatch-other"));
+        let link = place.path().join("lanewatch-probe-link");
+        fs::create_dir_all(left.join("in/it")).unwrap();
+        fs::write(left.join("result.json"), "{").unwrap();
+        fs::create_dir(&other).unwrap();
+        std::os::unix::fs::symlink(&other, &link).unwrap();
+        let now = SystemTime::now();
+        let used = RunDirectory::below(place.path(), now).unwrap();
+        assert!(left.is_dir(), "it may be a run that begins");
+        let later = now + 2 * NEW;
+        let second = RunDirectory::below(place.path(), later).unwrap();
+        assert!(!left.exists() && used.path().is_dir() && second.path().is_dir());
+        assert!(other.is_dir() && link.is_symlink());
+        let path = used.path().to_owned();
+        drop(used);
+        assert!(!path.exists());
     }
 }
