@@ -197,11 +197,11 @@ impl PrometheusClient {
         };
         if !head.status.is_success() {
             let location = head.headers.get(LOCATION).and_then(|to| to.to_str().ok());
-            let message = location.map_or_else(|| answer::error_message(&body), |to| format!("it is at {to}"));
+            let message = location.map_or_else(|| error_message(&body), |to| format!("it is at {to}"));
             let hint = hint(head.status, &message);
             return Err(PrometheusError::Status { url, status: head.status, message, hint });
         }
-        answer::parse_series(&body).map_err(|error| PrometheusError::Answer { url, error })
+        parse_series(&body).map_err(|error| PrometheusError::Answer { url, error })
     }
 
     fn url(&self) -> String {

@@ -1,7 +1,7 @@
 //! perftest's text: a block of settings, a table, and messages between them. Columns are known by their headings, since
 //! releases and options add some; values below 0.1 have another number of decimals; lines of both ends may be mixed.
 
-use super::{BandwidthRow, BandwidthUnit, PerftestReport, trouble};
+use super::{BandwidthRow, BandwidthUnit, PerftestReport, failure};
 use crate::model::benchmark::Statistic;
 
 /// A column of a table.
@@ -52,7 +52,7 @@ pub fn from_text(text: &str) -> PerftestReport {
             row(&mut report, &columns, trimmed);
         }
     }
-    report.trouble = trouble::find(text, report.zero_gid);
+    report.trouble = failure::find(text, report.zero_gid);
     report
 }
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::error::ConfigError;
 use super::reader::TableReader;
 use super::schema::ConfigFile;
-use crate::bench::peers::{key::PeerKey, list};
+use crate::bench::peers::{authentication::PeerKey, list};
 use crate::export::web::Web;
 use crate::fleet::tls::{TlsFiles, config as tls};
 
