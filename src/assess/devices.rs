@@ -6,8 +6,10 @@ use super::View;
 use super::limits::DEVICE_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::count::counted;
 use crate::model::finding::{Condition, Subject};
-use crate::model::ids::{DeviceName, Guid};
+use crate::model::ids::{DeviceName, Guid, PciAddress};
+use crate::model::pcie::PciFunction;
 use crate::model::reason::FindingReason;
 
 /// `device_missing`: in the baseline or the policy, and not listed. A listing that failed says nothing.
@@ -49,6 +51,31 @@ pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {
                 verdicts.found(gone(name.clone(), FindingReason::Policy, summary));
             }
         }
+    }
+}
+
+/// `device_missing`: a card that has a driver and nothing that the driver makes of it, beside others of its model that
+/// have RDMA devices. Needs neither baseline nor policy.
+pub fn dead(view: &View<'_>, verdicts: &mut Verdicts) {
+    let with_device: BTreeSet<PciAddress> =
+        view.snapshot.devices().filter_map(|device| device.identity.pci_address).collect();
+    let functions = || view.snapshot.all::<PciFunction>();
+    for function in functions().filter(|function| function.is_idle && !with_device.contains(&function.address)) {
+        let same = |other: &&PciFunction| {
+            with_device.contains(&other.address) && other.ids == function.ids && other.driver == function.driver
+        };
+        let siblings = functions().filter(same).count();
+        let (Some(driver), Some(_), true) = (&function.driver, function.ids, siblings > 0) else { continue };
+        let address = function.address;
+        let summary = format!(
+            "{address} has its driver ({driver}) and neither an RDMA device nor an interface, while {} of its model on \
+             this host work: its firmware or driver failed. Read the kernel log for {address}, then unbind and bind its \
+             driver or power-cycle the host.",
+            counted(siblings, "function"),
+        );
+        let (subject, reason) = (Subject::Pci(address), FindingReason::NoRdmaDevice);
+        let condition = Condition::new(Check::DeviceMissing, subject, Severity::Critical, reason, summary);
+        verdicts.found(condition.address(Some(address)).hold(DEVICE_HOLD));
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 use crate::model::check::Check;
 use crate::model::finding::Hold;
 use crate::model::policy::Thresholds;
+use crate::model::reason::FindingReason;
 
 const MINUTE: u64 = 60;
 
@@ -28,6 +29,8 @@ pub const DETACH_HOLD: Hold = Hold::For(Duration::from_secs(10 * MINUTE));
 pub const IRQ_HOLD: Hold = Hold::For(Duration::from_secs(15 * MINUTE));
 /// How long RoCE traffic must be lost or stalled.
 pub const ROCE_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
+/// So much loss in so short a time is no burst.
+pub const ROCE_HEAVY_HOLD: Hold = Hold::For(Duration::from_secs(30));
 /// How long RoCE traffic must be clean before the finding clears.
 pub const ROCE_CLEAR: Duration = Duration::from_secs(10 * MINUTE);
 /// Lost or refused RoCE packets in five minutes that are too many.
@@ -94,9 +97,9 @@ pub fn details(check: Check) -> CheckDetails {
         }
         Check::PortErrors => {
             (clear, keys) = (ERRORS_CLEAR, &["policy.threshold.errors"]);
-            let limits: Vec<String> =
-                defaults.errors.iter().map(|limit| format!("{}: {}", limit.counter, limit.text)).collect();
-            (held(Hold::None), limits.join("; "))
+            let common = defaults.errors.iter().filter(|limit| limit.reason != FindingReason::DriverCounter);
+            let limits: Vec<String> = common.map(|limit| format!("{}: {}", limit.counter, limit.text)).collect();
+            (held(Hold::None), format!("{}; counters of single drivers: drivers.md", limits.join("; ")))
         }
         Check::PortCounterSaturated => (held(Hold::None), "counter at its maximum".to_owned()),
         Check::DeviceMissing => {

@@ -49,6 +49,7 @@ pub type Rule = fn(&View<'_>, &mut Verdicts);
 /// Every family, in the order of their findings.
 pub const RULES: &[Rule] = &[
     devices::missing,
+    devices::dead,
     ports::down,
     ports::rate,
     ports::flapping,

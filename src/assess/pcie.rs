@@ -14,7 +14,7 @@ use crate::model::pcie::PciClass;
 use crate::model::posture::Posture;
 use crate::model::reading::Reading;
 use crate::model::reason::FindingReason;
-use crate::model::topology::{Dimension, Link, LinkVerdict};
+use crate::model::topology::{Dimension, Link, LinkVerdict, PortNature};
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond, link_bandwidth};
 
 /// A link is under load when a port above it moves at least this part of its rate.
@@ -194,6 +194,18 @@ fn still_short(view: &View<'_>, link: &Link) -> Option<String> {
 
 fn limited_by_slot(view: &View<'_>, link: &Link) -> Condition {
     let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
+    if link.port == PortNature::Emulated {
+        let summary = format!(
+            "{} runs at {}; the card supports {}. A guest sees an emulated port{port} and not the slot: check the link on \
+             the host that runs this guest.",
+            name(view, link),
+            rate_text(link.speed().current, link.width().current),
+            rate_text(link.speed().device, link.width().device),
+        );
+        let subject = Subject::Pci(link.name);
+        let reason = FindingReason::Slot;
+        return Condition::new(Check::PcieLimitedBySlot, subject, Severity::Info, reason, summary).hold(WIDTH_HOLD);
+    }
     let summary = format!(
         "{} runs at {}, the maximum of its slot{port}; the card supports {} in a better slot.",
         name(view, link),
@@ -287,8 +299,15 @@ fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(FindingReason, Se
     if by_speed == LinkVerdict::LimitedBySlot || by_width == LinkVerdict::LimitedBySlot {
         let port = link.upstream.map(|(address, _)| format!(" ({address})")).unwrap_or_default();
         let device = rate_text(speed.device, width.device);
-        let text =
-            format!("that is the maximum of its slot{port}; the card supports {device}, so move it to a better slot.");
+        let text = match link.port {
+            PortNature::Emulated => format!(
+                "the card supports {device}; a guest sees an emulated port{port} and not the slot, so check the link on the \
+                 host that runs this guest."
+            ),
+            _ => format!(
+                "that is the maximum of its slot{port}; the card supports {device}, so move it to a better slot."
+            ),
+        };
         return Some((FindingReason::SlotLimited, Severity::Warning, WIDTH_HOLD, text));
     }
     if by_speed == LinkVerdict::Unknown || by_width == LinkVerdict::Unknown {

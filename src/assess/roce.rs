@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::View;
-use super::limits::{ROCE_CLEAR, ROCE_HOLD, ROCE_LOST};
+use super::limits::{ROCE_CLEAR, ROCE_HEAVY_HOLD, ROCE_HOLD, ROCE_LOST};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
@@ -20,6 +20,9 @@ use crate::model::time::BootTime;
 
 /// The time that is judged.
 const SPAN: Duration = Duration::from_secs(300);
+
+/// Signs of one kind a minute that are loss, whatever marks and pauses say. Adaptive routing reorders fewer.
+const MOST_LOST_A_MINUTE: f64 = 1_000.0;
 
 /// Share of the time for which a priority may be paused.
 const MOST_PAUSED: f64 = 0.1;
@@ -105,16 +108,23 @@ pub fn lossy(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Option<Condition> {
-    let interface = port.netdev.as_deref().unwrap_or("its interface");
-    let (reason, text, evidence) = storm(rises, interface)
+/// The first that holds: the more it tells, the earlier it stands.
+fn case(rises: &Rises<'_>, interface: &str) -> Option<Case> {
+    storm(rises, interface)
         .or_else(|| discards(rises))
         .or_else(|| uncontrolled(rises, interface))
-        .or_else(|| ignored(rises))?;
+        .or_else(|| ignored(rises))
+        .or_else(|| lost_all_the_same(rises))
+}
+
+fn judge(owner: &RdmaDevice, port: &Port, key: PortKey, rises: &Rises<'_>) -> Option<Condition> {
+    let interface = port.netdev.as_deref().unwrap_or("its interface");
+    let (reason, text, evidence) = case(rises, interface)?;
     let summary = format!("{key} ({interface}): RoCE traffic is lost or stalled: {text}.");
+    let hold = if reason == FindingReason::LossDespiteControl { ROCE_HEAVY_HOLD } else { ROCE_HOLD };
     let condition = Condition::new(Check::RoceLossy, Subject::Port(key), Severity::Warning, reason, summary)
         .address(owner.identity.pci_address)
-        .hold(ROCE_HOLD)
+        .hold(hold)
         .clear_after(ROCE_CLEAR);
     Some(evidence.into_iter().fold(condition, |condition, (name, count)| condition.with_evidence(&name, Some(count))))
 }
@@ -200,6 +210,26 @@ fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
     Some((FindingReason::NoCongestionControl, text, evidence))
 }
 
+/// Congestion control is at work, and packets are lost all the same: marks slow senders down, but do not excuse loss.
+fn lost_all_the_same(rises: &Rises<'_>) -> Option<Case> {
+    let risen = LOST.iter().filter_map(|name| Some((*name, rises.port?.get(*name)?.rise(rises.now, SPAN)?)));
+    let heavy = risen.filter(|(_, rise)| {
+        let minutes = rise.observed.as_secs_f64() / 60.0;
+        #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
+        let count = rise.count as f64;
+        minutes > 0.0 && count / minutes > MOST_LOST_A_MINUTE
+    });
+    let heavy: Vec<(&str, u64)> = heavy.map(|(name, rise)| (name, rise.count)).collect();
+    (!heavy.is_empty()).then(|| {
+        let text = format!(
+            "packets are lost although ECN or PFC is active ({} in the last 5 minutes): check that PFC covers RDMA's \
+             priority end to end, and the drops of the switch port",
+            list(&heavy)
+        );
+        (FindingReason::LossDespiteControl, text, owned(&heavy))
+    })
+}
+
 fn ignored(rises: &Rises<'_>) -> Option<Case> {
     let ignored = rises.port(IGNORED);
     let text = format!(
@@ -243,8 +273,16 @@ mod tests {
             port: Some(&port),
             dcb: None,
         };
-        let case = storm(&rises, "eth2").or_else(|| discards(&rises)).or_else(|| uncontrolled(&rises, "eth2"));
-        case.or_else(|| ignored(&rises)).map(|(reason, _, _)| reason.as_str())
+        case(&rises, "eth2").map(|(reason, _, _)| reason.as_str())
+    }
+
+    #[test]
+    fn congestion_control_does_not_excuse_heavy_loss() {
+        // 100 seconds: 1,200 and 600 a minute.
+        let marked = ("np_cnp_sent", 9);
+        assert_eq!(judged(&[], &[("out_of_sequence", 2_000), marked]), Some("loss_despite_control"));
+        assert_eq!(judged(&[], &[("out_of_sequence", 1_000), marked]), None);
+        assert_eq!(judged(&[], &[("np_cnp_sent", 50_000)]), None);
     }
 
     #[test]

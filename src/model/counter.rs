@@ -1,5 +1,7 @@
 //! Counters of a port as the kernel names them: what each one counts, in which unit, and where it stops counting.
 
+pub mod catalogue;
+
 use std::sync::Arc;
 
 /// What an event counter is about: the `class` label of `lanewatch_port_events_total`.
@@ -176,12 +178,16 @@ pub fn meaning(name: &str, group: CounterDirectory) -> CounterKind {
         (CounterDirectory::Pma, "port_rcv_data") => CounterKind::ReceivedBytes { unit: 4 },
         (CounterDirectory::Pma, "port_xmit_data") => CounterKind::TransmittedBytes { unit: 4 },
         (CounterDirectory::Pma, "port_rcv_packets")
-        | (CounterDirectory::Hardware, "rx_pkts" | "rx_pkt" | "rcvd_pkts") => CounterKind::ReceivedPackets,
+        | (CounterDirectory::Hardware, "rx_pkts" | "rx_pkt" | "rcvd_pkts" | "rx_packets_cnt") => {
+            CounterKind::ReceivedPackets
+        }
         (CounterDirectory::Pma, "port_xmit_packets")
-        | (CounterDirectory::Hardware, "tx_pkts" | "tx_pkt" | "sent_pkts") => CounterKind::TransmittedPackets,
+        | (CounterDirectory::Hardware, "tx_pkts" | "tx_pkt" | "sent_pkts" | "tx_packets_cnt") => {
+            CounterKind::TransmittedPackets
+        }
         (CounterDirectory::Pma, "port_xmit_wait") => CounterKind::TransmitWait,
-        (CounterDirectory::Hardware, "rx_bytes") => CounterKind::ReceivedBytes { unit: 1 },
-        (CounterDirectory::Hardware, "tx_bytes") => CounterKind::TransmittedBytes { unit: 1 },
+        (CounterDirectory::Hardware, "rx_bytes" | "rx_bytes_cnt") => CounterKind::ReceivedBytes { unit: 1 },
+        (CounterDirectory::Hardware, "tx_bytes" | "tx_bytes_cnt") => CounterKind::TransmittedBytes { unit: 1 },
         (CounterDirectory::Hardware, name) if is_level(name) => CounterKind::Level,
         _ => CounterKind::Event(class(name)),
     }
@@ -189,92 +195,29 @@ pub fn meaning(name: &str, group: CounterDirectory) -> CounterKind {
 
 /// Levels among the drivers' counters (bnxt_re, mana).
 fn is_level(name: &str) -> bool {
-    name.starts_with("active_")
-        || name.starts_with("watermark_")
-        || matches!(name, "db_fifo_register" | "current_rate" | "num_qps_congested")
+    name.starts_with("active_") || name.starts_with("watermark_") || catalogue::LEVELS.contains(&name)
 }
 
-/// The class of an event counter; names unknown to this version are [`CounterClass::Other`].
+/// The class of an event counter; names unknown to this version are [`CounterClass::Other`]. hfi1 has hundreds of
+/// names by a rule: what ends in `Err` and was not corrected is an error.
 pub fn class(name: &str) -> CounterClass {
     let name = name.strip_prefix("vport_").unwrap_or(name);
-    let listed = [
-        (ERRORS, CounterClass::Error),
-        (CONGESTION, CounterClass::Congestion),
-        (RETRANSMISSION, CounterClass::Retransmission),
-        (TEARDOWN, CounterClass::Teardown),
-    ];
-    match listed.iter().find(|(names, _)| names.contains(&name)) {
-        Some((_, class)) => *class,
-        None if is_traffic(name) => CounterClass::Traffic,
+    let name = name.strip_suffix(",32").unwrap_or(name);
+    match catalogue::find(name) {
+        Some((_, class)) => class,
+        None if has_traffic_prefix(name) => CounterClass::Traffic,
+        None if name.ends_with("Err") && name.starts_with(char::is_uppercase) && !name.ends_with("CorErr") => {
+            CounterClass::Error
+        }
         None => CounterClass::Other,
     }
 }
 
-#[rustfmt::skip]
-const ERRORS: &[&str] = &[
-    "symbol_error", "link_error_recovery", "link_downed", "port_rcv_errors", "port_rcv_remote_physical_errors",
-    "port_rcv_switch_relay_errors", "port_xmit_constraint_errors", "port_rcv_constraint_errors",
-    "local_link_integrity_errors", "excessive_buffer_overrun_errors", "VL15_dropped", "rx_icrc_encapsulated",
-    "req_remote_access_errors", "resp_remote_access_errors", "req_remote_invalid_request", "resp_local_length_error",
-    "req_cqe_error", "resp_cqe_error", "req_transport_retries_exceeded", "req_rnr_retries_exceeded",
-    "retry_exceeded_err", "retry_rnr_exceeded_err", "completer_retry_err", "send_err", "max_retry_exceeded",
-    "unrecoverable_err", "bad_resp_err", "local_qp_op_err", "local_protection_err", "mem_mgmt_op_err",
-    "remote_invalid_req_err", "remote_access_err", "remote_op_err", "rx_drops", "cmds_err", "no_completion_cmds",
-    "rdma_read_wr_err", "rdma_write_wr_err", "rx_err_pkt", "tx_err_pkt", "rx_roce_errors", "tx_roce_errors",
-    "rx_roce_discards", "tx_roce_discards", "recoverable_errors", "ip4InDiscards", "ip6InDiscards",
-    "ip4InTruncatedPkts", "ip6InTruncatedPkts", "ip4OutNoRoutes", "ip6OutNoRoutes", "tcpInOptErrors",
-    "tcpInProtoErrors", "rxVlanErrors",
-];
-
-#[rustfmt::skip]
-const CONGESTION: &[&str] = &[
-    "port_xmit_discards", "out_of_buffer", "rx_out_of_buffer", "np_cnp_sent", "np_ecn_marked_roce_packets",
-    "rp_cnp_handled", "rp_cnp_ignored", "cc_rx_ce_pkts", "cc_rx_cnp_pkts", "cc_tx_cnp_pkts", "rnr_nak_retry_err",
-    "rnr_naks_rcvd", "roce_slow_restart", "roce_slow_restart_cnps", "roce_slow_restart_trans", "cnpHandled",
-    "cnpIgnored", "cnpSent", "RxECNMrkd", "rx_cnp_pkts", "tx_cnp_pkts", "rx_cnp_pkt", "tx_cnp_pkt",
-    "rx_ecn_marked_pkts", "pacing_reschedule", "pacing_complete", "pacing_alerts", "rcvd_rnr_err", "send_rnr_err",
-    "received_cnps", "sent_cnps", "received_ecns", "oos_drop_count",
-];
-
-#[rustfmt::skip]
-const RETRANSMISSION: &[&str] = &[
-    "duplicate_request", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "out_of_sequence",
-    "roce_adp_retrans", "roce_adp_retrans_to", "tcpRetransSegs", "to_retransmits", "seq_err_naks_rcvd",
-    "missing_resp", "dup_req", "out_of_seq_request", "rcvd_seq_err", "retrans_pkts", "retrans_bytes",
-    "retrans_timeout_events",
-];
-
-const TEARDOWN: &[&str] = &["req_cqe_flush_error", "resp_cqe_flush_error"];
-
-fn is_traffic(name: &str) -> bool {
+/// Families of names that drivers extend.
+fn has_traffic_prefix(name: &str) -> bool {
     const PREFIXES: [&str; 9] =
         ["unicast_", "multicast_", "rdma_", "send_", "recv_", "ip4In", "ip4Out", "ip6In", "ip6Out"];
-    const EXACT: [&str; 23] = [
-        "rx_write_requests",
-        "rx_read_requests",
-        "rx_atomic_requests",
-        "rx_dct_connect",
-        "iwInRdmaReads",
-        "iwInRdmaSends",
-        "iwInRdmaWrites",
-        "iwOutRdmaReads",
-        "iwOutRdmaSends",
-        "iwOutRdmaWrites",
-        "iwRdmaBnd",
-        "iwRdmaInv",
-        "RxUDP",
-        "TxUDP",
-        "tcpInSegs",
-        "tcpOutSegs",
-        "submitted_cmds",
-        "completed_cmds",
-        "keep_alive_rcvd",
-        "tx_read_resp",
-        "rx_read_resp",
-        "rx_roce_good_pkts",
-        "rx_roce_good_bytes",
-    ];
-    EXACT.contains(&name) || PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+    PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
 #[cfg(test)]
@@ -326,6 +269,10 @@ mod tests {
         assert_eq!(class("vport_out_of_buffer"), CounterClass::Congestion);
         assert_eq!(class("RxTidFLGMs,32"), CounterClass::Other);
         assert_eq!(class("ip4InOctets"), CounterClass::Traffic);
+        assert_eq!(class("impaired_remote_conn_events"), CounterClass::Error);
+        assert_eq!(class("PioWriteOverflowErr"), CounterClass::Error);
+        assert_eq!(class("RxRbufDataCorErr"), CounterClass::Other);
+        assert_eq!(meaning("tx_bytes_cnt", CounterDirectory::Hardware), CounterKind::TransmittedBytes { unit: 1 });
     }
 
     proptest! {

@@ -112,6 +112,8 @@ pub struct PciFunction {
     pub driver: Option<Arc<str>>,
     /// NUMA node; none when the firmware does not say (-1).
     pub numa_node: Option<u32>,
+    /// Whether nothing is made of it: it has no RDMA device, interface, interrupt or device of its driver's below it.
+    pub is_idle: bool,
     /// Its part in SR-IOV.
     pub kind: FunctionKind,
     /// How many VFs there can be (`sriov_totalvfs`).
@@ -136,6 +138,7 @@ impl PciFunction {
             ids: None,
             driver: None,
             numa_node: None,
+            is_idle: false,
             kind: FunctionKind::Plain,
             vfs_limit: None,
             vfs_present: None,

@@ -106,6 +106,13 @@ impl Default for Thresholds {
             window,
             text,
         };
+        let of_driver = |counter, most, window, text| ErrorLimit {
+            counter,
+            reason: FindingReason::DriverCounter,
+            most,
+            window,
+            text,
+        };
         Self {
             flaps_critical: 3,
             settle: Duration::from_secs(30 * 60),
@@ -117,6 +124,38 @@ impl Default for Thresholds {
                 limit(FindingReason::LocalAckTimeoutErr, 60, MINUTE, "1 a second"),
                 limit(FindingReason::ExcessiveBufferOverrunErrors, 0, HOUR, "none"),
                 limit(FindingReason::LocalLinkIntegrityErrors, 0, HOUR, "none"),
+                // Packets that arrive damaged.
+                of_driver("rx_icrc_encapsulated", 10, HOUR, "10 an hour"),
+                // Connections that ended since the other end did not respond.
+                of_driver("req_transport_retries_exceeded", 60, HOUR, "60 an hour"),
+                of_driver("sq_num_tree", 60, HOUR, "60 an hour"),
+                of_driver("max_retry_exceeded", 60, HOUR, "60 an hour"),
+                of_driver("requester_retries_exceeded", 60, HOUR, "60 an hour"),
+                of_driver("retry_exceeded_err", 60, HOUR, "60 an hour"),
+                of_driver("impaired_remote_conn_events", 0, HOUR, "none"),
+                of_driver("unresponsive_remote_events", 0, HOUR, "none"),
+                // Timeouts of senders.
+                of_driver("retrans_timeout_events", 60, MINUTE, "1 a second"),
+                of_driver("to_retransmits", 60, MINUTE, "1 a second"),
+                of_driver("requester_timeout", 60, MINUTE, "1 a second"),
+                of_driver("sq_num_to", 60, MINUTE, "1 a second"),
+                of_driver("rc_timeouts", 60, MINUTE, "1 a second"),
+                // What the device itself could not do.
+                of_driver("unrecoverable_err", 0, HOUR, "none"),
+                of_driver("res_mem_err", 0, HOUR, "none"),
+                of_driver("res_tx_pci_err", 0, HOUR, "none"),
+                of_driver("res_rx_pci_err", 0, HOUR, "none"),
+                of_driver("general_hw_error", 0, HOUR, "none"),
+                of_driver("no_completion_cmds", 0, HOUR, "none"),
+                // What was dropped.
+                of_driver("rx_drops", 6_000, MINUTE, "100 a second"),
+                of_driver("rx_err_pkt", 600, MINUTE, "10 a second"),
+                of_driver("tx_err_pkt", 600, MINUTE, "10 a second"),
+                of_driver("rx_roce_errors", 600, MINUTE, "10 a second"),
+                of_driver("tx_roce_errors", 600, MINUTE, "10 a second"),
+                of_driver("tx_disable_drop_cnt", 600, MINUTE, "10 a second"),
+                of_driver("rx_disable_drop_cnt", 600, MINUTE, "10 a second"),
+                of_driver("RcvOverflow", 6_000, MINUTE, "100 a second"),
             ],
             correctable_aer_per_hour: 10,
         }

@@ -45,6 +45,10 @@ label_enum! {
         ExcessiveBufferOverrunErrors = "excessive_buffer_overrun_errors",
         /// Counter of this name.
         LocalLinkIntegrityErrors = "local_link_integrity_errors",
+        /// A counter of the driver's own, which the finding names.
+        DriverCounter = "driver_counter",
+        /// A card with a driver and without the RDMA device that others of its model have.
+        NoRdmaDevice = "no_rdma_device",
         /// A counter stopped at its maximum.
         Saturated = "saturated",
         /// Configuration space reads all ones.
@@ -159,6 +163,8 @@ label_enum! {
         Discards = "discards",
         /// Packets are lost, and neither PFC nor ECN reacts.
         NoCongestionControl = "no_congestion_control",
+        /// Packets are lost although PFC or ECN is active.
+        LossDespiteControl = "loss_despite_control",
         /// Congestion notifications are ignored.
         CnpIgnored = "cnp_ignored",
         /// Below this host's own history.

@@ -17,6 +17,38 @@ pub struct Link {
     pub device: LinkEnd,
     /// The port at its upper end, and what that sees and can do; none where the host shows none.
     pub upstream: Option<(PciAddress, LinkEnd)>,
+    /// What the port at its upper end is.
+    pub port: PortNature,
+}
+
+/// What the values of a port say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum PortNature {
+    /// What the hardware runs at and can do.
+    #[default]
+    Physical,
+    /// Nothing: a tunnel through USB4 or Thunderbolt has the least values of the specification, whatever it carries.
+    Tunnel,
+    /// A hypervisor's port in a guest: it follows the device, and can do whatever was made up.
+    Emulated,
+}
+
+impl PortNature {
+    /// Of the port above a function. A tunnel shows by a port that could never do more than 2.5 GT/s above a bridge
+    /// that can.
+    fn of(port: &PciFunction, below: &PciFunction) -> Self {
+        const EMULATED: [(u16, u16); 2] = [(0x1b36, 0x000c), (0x15ad, 0x07a0)];
+        let least = TransfersPerSecond::from_mega(2_500);
+        let below_can_more = below.link.max_speed.value().is_some_and(|speed| speed > least);
+        let below_is_bridge = below.class.is_some_and(super::pcie::PciClass::is_bridge);
+        if port.ids.is_some_and(|ids| EMULATED.contains(&ids)) {
+            Self::Emulated
+        } else if port.link.max_speed.value() == Some(least) && below_is_bridge && below_can_more {
+            Self::Tunnel
+        } else {
+            Self::Physical
+        }
+    }
 }
 
 /// A speed or width of a link: what it is, what each end can do.
@@ -126,11 +158,14 @@ impl Link {
     }
 
     /// Whether the device's own maximum is one that a real link would never have for a port of this rate: below a
-    /// tenth of it, or the 2.5 GT/s x1 that integrated and emulated functions show in place of a link.
+    /// tenth of it, or the 2.5 GT/s x1 that integrated and emulated functions show in place of a link. A tunnel's values
+    /// are no link's either.
     pub fn is_placeholder(&self, port_rate: BytesPerSecond) -> bool {
         let (speed, width) = (self.speed().device, self.width().device);
         let nominal = speed == Some(TransfersPerSecond::from_mega(2_500)) && width == Some(Lanes(1));
-        nominal || self.device_bandwidth().is_some_and(|most| most.0 < port_rate.0 / 10.0)
+        self.port == PortNature::Tunnel
+            || nominal
+            || self.device_bandwidth().is_some_and(|most| most.0 < port_rate.0 / 10.0)
     }
 }
 
@@ -183,11 +218,18 @@ impl Topology {
             for _ in 0..32 {
                 let Some(device) = lower else { break };
                 let upper = find(device.upstream);
-                let end = device.upstream.map(|address| (address, upper.map_or(UNREAD, |port| port.link)));
+                let port = upper.map_or(PortNature::Physical, |port| PortNature::of(port, device));
+                let end = device.upstream.map(|address| {
+                    let end = upper.map_or(UNREAD, |port| port.link);
+                    // What an emulated port can do is made up: no more than what runs is known.
+                    let known = LinkEnd { max_speed: end.speed, max_width: end.width, ..end };
+                    (address, if port == PortNature::Emulated { known } else { end })
+                });
                 topology.links.entry(device.link_name).or_insert_with(|| Link {
                     name: device.link_name,
                     device: device.link,
                     upstream: end,
+                    port,
                 });
                 path.push(device.link_name);
                 lower = find(upper.and_then(|port| port.upstream));

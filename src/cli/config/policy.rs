@@ -5,9 +5,10 @@ use std::time::Duration;
 use super::reader::TableReader;
 use super::schema::{PolicyConfig, ThresholdConfig};
 use crate::model::check::{Check, Severity};
+use crate::model::counter::catalogue;
 use crate::model::ids::DeviceName;
-use crate::model::policy::MaintenanceWindow;
-use crate::model::policy::{Exception, LinkPolicy, Policy, PortPolicy, Thresholds};
+use crate::model::policy::{ErrorLimit, Exception, LinkPolicy, MaintenanceWindow, Policy, PortPolicy, Thresholds};
+use crate::model::reason::FindingReason;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
 /// The longest hold time.
@@ -89,17 +90,23 @@ fn thresholds(read: &TableReader<'_>, table: &ThresholdConfig) -> Thresholds {
         errors: defaults.errors,
     };
     for (name, most) in &table.errors {
-        let known: Vec<&str> = thresholds.errors.iter().map(|limit| limit.counter).collect();
-        let allowed = format!("one of {}", known.join(", "));
         let key = format!("errors.{name}");
-        let Some(limit) = thresholds.errors.iter_mut().find(|limit| limit.counter == name) else {
+        let Some(most) = read.number(&key, Some(*most), 0..=1_000_000_000_000) else { continue };
+        if let Some(limit) = thresholds.errors.iter_mut().find(|limit| limit.counter == name) {
+            limit.most = most;
+            limit.text = "as configured";
+            continue;
+        }
+        // A counter without a limit of its own is judged by the hour.
+        let Some((counter, _)) = catalogue::find(name) else {
+            let known: Vec<&str> = thresholds.errors.iter().map(|limit| limit.counter).collect();
+            let allowed = format!("one of {}, or another counter of docs/drivers.md", known.join(", "));
             read.not_allowed(&key, name, &allowed);
             continue;
         };
-        if let Some(most) = read.number(&key, Some(*most), 0..=1_000_000_000_000) {
-            limit.most = most;
-            limit.text = "as configured";
-        }
+        let window = Duration::from_secs(3600);
+        let reason = FindingReason::DriverCounter;
+        thresholds.errors.push(ErrorLimit { counter, reason, most, window, text: "as configured" });
     }
     thresholds
 }

@@ -4,7 +4,7 @@
 mod files;
 mod reader;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,15 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(setup: &Setup) -> Box<dyn Collector> {
-    Box::new(PciCollector { filter: setup.filter.clone(), locations: BTreeMap::new() })
+    let filter = setup.filter.clone();
+    Box::new(PciCollector { filter, locations: BTreeMap::new(), bound: BTreeMap::new() })
 }
 
 struct PciCollector {
     filter: Filter,
     locations: BTreeMap<PciAddress, Arc<FunctionLocation>>,
+    /// What each driver had bound when its idle functions were last looked for, and which those were.
+    bound: BTreeMap<PathBuf, (Vec<String>, Vec<(PciAddress, PathBuf)>)>,
 }
 
 /// Where a function is.
@@ -50,7 +53,7 @@ struct FunctionLocation {
 type Listing = BTreeMap<PciAddress, (PathBuf, Option<DeviceName>)>;
 
 impl PciCollector {
-    fn list(&self, cx: &mut ReadContext<'_>) -> Result<Listing, ReadError> {
+    fn list(&mut self, cx: &mut ReadContext<'_>) -> Result<Listing, ReadError> {
         let DeviceInventory { allowed, excluded } = DeviceInventory::read(cx, &self.filter)?;
         let mut listing = Listing::new();
         for device in &allowed {
@@ -66,7 +69,39 @@ impl PciCollector {
                 listing.entry(address).or_insert((directory, None));
             }
         }
+        let drivers: BTreeSet<PathBuf> =
+            allowed.iter().filter_map(|device| cx.host.resolve(&device.function.join("driver")).ok()).collect();
+        for driver in drivers {
+            for (address, directory) in self.idle(cx, &driver) {
+                if !excluded.contains(&address) {
+                    list_above(&mut listing, &directory);
+                    listing.entry(address).or_insert((directory, None));
+                }
+            }
+        }
         Ok(listing)
+    }
+
+    /// Functions that a driver has bound and made nothing of: a card that died before anybody looked is one.
+    fn idle(&mut self, cx: &ReadContext<'_>, driver: &Path) -> Vec<(PciAddress, PathBuf)> {
+        let Ok(mut names) = cx.host.io.list(driver) else { return Vec::new() };
+        names.sort_unstable();
+        if let Some((before, idle)) = self.bound.get(driver)
+            && *before == names
+        {
+            return idle.clone();
+        }
+        let mut idle = Vec::new();
+        for name in &names {
+            let Ok(address) = name.parse::<PciAddress>() else { continue };
+            let Ok(directory) = cx.host.resolve(&driver.join(name)) else { continue };
+            let is_function = address_of(&directory) == Some(address);
+            if is_function && cx.host.io.list(&directory).is_ok_and(|entries| reader::is_idle(&entries)) {
+                idle.push((address, directory));
+            }
+        }
+        self.bound.insert(driver.to_owned(), (names, idle.clone()));
+        idle
     }
 }
 

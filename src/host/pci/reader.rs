@@ -21,6 +21,7 @@ pub(super) struct PciFunctionReader {
     stamp: Option<DirStamp>,
     /// Whether something beside the files could not be found out, so that the directory is looked at again.
     unsure: bool,
+    is_idle: bool,
     kind: FunctionKind,
     link_name: PciAddress,
     vfs_present: Option<u32>,
@@ -35,6 +36,7 @@ impl PciFunctionReader {
         Self {
             stamp: None,
             unsure: false,
+            is_idle: false,
             kind: FunctionKind::Plain,
             link_name: location.address,
             vfs_present: None,
@@ -78,7 +80,9 @@ impl PciFunctionReader {
             *self = Self::new(Arc::clone(&self.location));
         }
         self.stamp = Some(stamp);
-        self.unsure = false;
+        self.is_idle = is_idle(names);
+        // A driver that still starts makes its devices later.
+        self.unsure = self.is_idle;
         self.kind = if has(names, "physfn") {
             // The listing follows the same link, and counts what is wrong with it.
             let target = cx.host.io.link(&self.location.directory.join("physfn")).inspect_err(|_| self.unsure = true);
@@ -185,6 +189,7 @@ impl DeviceReader for PciFunctionReader {
             ids: self.files.ids(cx),
             driver: self.driver.clone(),
             numa_node: self.files.numa_node(cx),
+            is_idle: self.is_idle,
             kind: self.kind,
             vfs_limit: self.files.vfs_limit(cx),
             vfs_present: self.vfs_present,
@@ -203,6 +208,16 @@ impl DeviceReader for PciFunctionReader {
 
 fn has(names: &[String], name: &str) -> bool {
     names.iter().any(|other| other == name)
+}
+
+/// Whether a directory has nothing that a driver makes of a function: no RDMA device, no interface, no interrupts, no
+/// device for the driver's other parts (`mlx5_core.eth.0`). VFs are their holders' matter.
+pub(super) fn is_idle(names: &[String]) -> bool {
+    let made = |name: &String| {
+        matches!(&**name, "infiniband" | "net" | "physfn" | "msi_irqs")
+            || name.split('.').nth(2).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    !names.iter().any(made)
 }
 
 /// How many VFs there are, by their links: `sriov_numvfs` waits for a lock that is held while VFs are made.
