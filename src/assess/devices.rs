@@ -6,7 +6,7 @@ use super::View;
 use super::limits::DEVICE_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::count::counted;
+use crate::model::units::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::{DeviceName, Guid, PciAddress};
 use crate::model::pcie::PciFunction;
