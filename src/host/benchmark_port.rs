@@ -190,7 +190,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_chain(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+        fn any_bytes_are_followed_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
             let _ = payload_of(&bytes);
         }
     }

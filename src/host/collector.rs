@@ -10,7 +10,7 @@ use crate::model::reading::ReadError;
 use crate::model::snapshot::{Fact, Fault};
 use crate::model::time::BootTime;
 
-/// One row of [`super::COLLECTORS`].
+/// One entry of [`super::COLLECTORS`].
 #[derive(Debug, Clone, Copy)]
 pub struct Spec {
     /// Name: the `collector` label, `--collector.NAME` and `--no-collector.NAME`.
@@ -19,15 +19,15 @@ pub struct Spec {
     pub about: &'static str,
     /// How often it reads.
     pub interval: Duration,
-    /// When a reader that has not answered counts as stuck.
+    /// How long a reader may take before it counts as stuck.
     pub deadline: Duration,
-    /// Whether a scrape asks it for facts no older than a second.
+    /// Whether a scrape wants its facts no older than a second.
     pub fresh: bool,
-    /// Makes one.
+    /// Creates the collector.
     pub make: fn(&Setup) -> Box<dyn Collector>,
 }
 
-/// What a collector is made with.
+/// What a collector is created with.
 #[derive(Debug, Clone)]
 pub struct Setup {
     /// The host to read.
@@ -39,9 +39,9 @@ pub struct Setup {
 /// Which RDMA devices are read; applied before anything of a device is opened.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// Only these.
+    /// Read only these; `None` means all.
     pub include: Option<regex_lite::Regex>,
-    /// Not these.
+    /// Do not read these.
     pub exclude: Option<regex_lite::Regex>,
 }
 
@@ -52,7 +52,7 @@ impl Filter {
             && !self.exclude.as_ref().is_some_and(|pattern| pattern.is_match(name))
     }
 
-    /// A pattern that matches whole names, from what a user typed.
+    /// Compiles a user's pattern so that it matches whole names.
     pub fn pattern(text: &str) -> Result<regex_lite::Regex, regex_lite::Error> {
         regex_lite::Regex::new(&format!("^(?:{text})$"))
     }
@@ -61,45 +61,46 @@ impl Filter {
 /// How deep a pass reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// States only; counters keep their last reading.
+    /// States only; counters keep their last value.
     State,
     /// Everything.
     Full,
 }
 
-/// Something that [`Collector::discover`] found: the key of its reader, and what the reader needs to know.
+/// A device that [`Collector::discover`] found.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Discovered {
-    /// Unique among this collector's readers; sorts them too.
+    /// Key of its reader: unique within the collector, and its sort order.
     pub key: Arc<str>,
-    /// The RDMA device it belongs to, where it belongs to one.
+    /// The RDMA device it belongs to, if any.
     pub device: Option<DeviceName>,
 }
 
 /// A kernel source.
 pub trait Collector: Send {
-    /// Lists what is there now, in order, without asking hardware. An absent class is an empty list, no error.
+    /// Lists the devices that are present, sorted, without touching hardware. An absent class is an empty list, not an
+    /// error.
     ///
     /// # Errors
-    /// The reason why the listing itself failed, noted in the pass; what was known then stays.
+    /// Why the listing failed, also recorded as a fault; the devices known before stay.
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError>;
 
-    /// Opens the reader of something that was found.
+    /// Opens the reader of a device.
     fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader>;
 }
 
-/// One device's readings. Runs on a worker of its own and may block there.
+/// Reads one device. Runs on a worker thread of its own, where it may block.
 pub trait DeviceReader: Send {
-    /// Reads the facts; empty when the device went away meanwhile.
+    /// Reads the facts; empty if the device has gone.
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact>;
 
-    /// How many of its files are left alone for now.
+    /// How many of its files are quarantined.
     fn quarantined(&self) -> usize {
         0
     }
 }
 
-/// The reader of something that is no longer there.
+/// The reader of a device that is gone: reads nothing.
 pub struct GoneReader;
 
 impl DeviceReader for GoneReader {
@@ -108,33 +109,33 @@ impl DeviceReader for GoneReader {
     }
 }
 
-/// One pass over one reader: the moment, how deep to go, what failed, and a buffer for all its reads.
+/// What one read of one device works with: the time, the depth, the faults so far and a buffer for all its reads.
 pub struct ReadContext<'a> {
     /// The host.
     pub host: &'a Host,
     /// Now.
     pub now: BootTime,
-    /// How deep.
+    /// How deep to read.
     pub depth: Depth,
-    /// Whether what is there was listed anew just before: only then are directories looked through for changes, too.
-    /// A scrape between two listings reads what is known.
+    /// Whether the devices have just been listed again. Only then are directories checked for changes; a scrape between
+    /// two listings reads the files that are already known.
     pub listed: bool,
-    /// What could not be read.
+    /// What could not be read so far.
     pub faults: Vec<Fault>,
-    /// Room for one file and a byte that says it is too long.
+    /// Room for one file, plus a byte that shows when a file is too long.
     pub buffer: Box<[u8; LONGEST + 1]>,
 }
 
 impl<'a> ReadContext<'a> {
-    /// A pass at this moment.
+    /// A context for a read at this time.
     pub fn new(host: &'a Host, now: BootTime, depth: Depth) -> Self {
         Self { host, now, depth, listed: true, faults: Vec::new(), buffer: Box::new([0; LONGEST + 1]) }
     }
 
-    /// The names in a directory; none at all where there is no directory.
+    /// The names in a directory; empty if it does not exist.
     ///
     /// # Errors
-    /// The reason why it could not be listed, noted as a fault.
+    /// Why it could not be listed, also recorded as a fault.
     pub fn list(&mut self, directory: &Path) -> Result<Vec<String>, ReadError> {
         self.host.io.list(directory).or_else(|error| match reason_of(&error) {
             None => Ok(Vec::new()),
@@ -145,7 +146,7 @@ impl<'a> ReadContext<'a> {
         })
     }
 
-    /// Notes that something could not be read.
+    /// Records that a path could not be read.
     pub fn fault(&mut self, path: &Path, reason: ReadError) {
         self.faults.push(Fault { source: Arc::from(path.to_string_lossy()), reason });
     }

@@ -22,7 +22,7 @@ use crate::model::time::BootTime;
 /// The collector of health reporters.
 pub const SPEC: Spec = Spec {
     name: "devlink",
-    about: "What drivers say of their devices' health: state, errors and recoveries (devlink health reporters)",
+    about: "Device health as drivers report it: state, errors, recoveries (devlink health reporters)",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
@@ -39,12 +39,12 @@ const ERRORS: u16 = 117;
 const RECOVERIES: u16 = 118;
 const AUTO_RECOVER: u16 = 121;
 
-/// Reporters of a function that are kept; drivers have up to six.
+/// Most reporters of a function; drivers have up to six.
 const MOST: usize = 16;
-/// Longest name of one.
+/// Longest name of a reporter.
 const LONGEST: usize = 32;
 
-/// How long a function whose driver has none is not asked for.
+/// How long a function without reporters is not queried again.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
 struct DevlinkCollector {
@@ -60,7 +60,7 @@ impl DevlinkCollector {
 }
 
 impl Collector for DevlinkCollector {
-    /// VFs beside their PF are left out: there may be hundreds.
+    /// Skips VFs whose PF is on this host: there may be hundreds.
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
@@ -149,8 +149,7 @@ fn request(name: &str) -> Vec<u8> {
     out
 }
 
-/// Takes a reply about one reporter in, if it is about this function. The reporters of a name that several ports have
-/// become one.
+/// Adds the reporter of a reply if it belongs to this function. Reporters of the same name on several ports are merged.
 fn take(reply: Attributes<'_>, function: &str, reporters: &mut Vec<Reporter>) {
     let (mut bus, mut name, mut nest) = (None, None, None);
     for (kind, value) in reply {
@@ -176,7 +175,7 @@ fn take(reply: Attributes<'_>, function: &str, reporters: &mut Vec<Reporter>) {
     }
 }
 
-/// None for what says too little, or has a name that is no word.
+/// `None` if a field is missing or the name is not a plain word.
 fn reporter(nest: &[u8]) -> Option<Reporter> {
     let (mut name, mut state, mut errors, mut recoveries, mut auto_recover) = (None, None, None, None, None);
     for (kind, value) in Attributes::new(nest) {
@@ -355,7 +354,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_reply_breaks_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_reply_parses_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut reporters = Vec::new();
             take(Attributes::new(&bytes), "0000:3b:00.0", &mut reporters);
             let nested = [request("0000:3b:00.0"), attribute(REPORTER, &bytes)].concat();

@@ -1,5 +1,5 @@
-//! Where the agent stands: container, namespaces, capabilities, confinement, memory limit. Once a minute: a limit or a
-//! profile may change under it.
+//! The agent's own environment: container, namespaces, capabilities, confinement, memory limit. Read once a minute,
+//! because limits and profiles change at run time.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use crate::model::host::Environment;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
-/// The collector of the agent's surroundings.
+/// The collector of the agent's environment.
 pub const SPEC: Spec = Spec {
     name: "environment",
-    about: "Where the agent stands: container, namespaces, capabilities, confinement, memory limit",
+    about: "The agent's own environment: container, namespaces, capabilities, confinement, memory limit",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(2),
     fresh: false,
@@ -25,11 +25,11 @@ fn make(_: &Setup) -> Box<dyn Collector> {
     Box::new(EnvironmentCollector)
 }
 
-/// Files that containers have at their root, and what made them.
+/// Files that a container runtime leaves at the root, and the runtime.
 const MARKS: [(&str, &str); 3] =
     [("/var/run/secrets/kubernetes.io", "kubernetes"), ("/.dockerenv", "docker"), ("/run/.containerenv", "podman")];
 
-/// The whole range of users: that of the first user namespace.
+/// The full range of user IDs, which only the initial user namespace maps.
 const EVERYONE: u64 = 4_294_967_295;
 
 struct EnvironmentCollector;
@@ -45,7 +45,7 @@ impl Collector for EnvironmentCollector {
 }
 
 impl DeviceReader for EnvironmentCollector {
-    /// A file that is not there or not readable says nothing: this is about what is hidden, not part of it.
+    /// A missing or unreadable file is no fault here: this collector reports what is hidden.
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let (sysfs, procfs) = (cx.host.sysfs.clone(), cx.host.procfs.clone());
         let there = |cx: &ReadContext<'_>, path: &Path| cx.host.io.list(path).is_ok_and(|names| !names.is_empty());
@@ -57,7 +57,7 @@ impl DeviceReader for EnvironmentCollector {
             sysfs: Arc::from(sysfs.to_string_lossy()),
             has_sysfs: ["class", "bus", "devices"].iter().any(|name| there(cx, &sysfs.join(name))),
             has_procfs: there(cx, &procfs),
-            // Of a recorded host these would be the reader's.
+            // On a recorded host these would be those of the machine that replays it.
             container: if cx.host.live { container(cx) } else { None },
             user_namespace: map.as_deref().and_then(in_user_namespace),
             capabilities: status.as_deref().and_then(effective),
@@ -68,7 +68,7 @@ impl DeviceReader for EnvironmentCollector {
     }
 }
 
-/// The beginning of a file: more of these says nothing more.
+/// The beginning of a file; the rest of these files is not needed.
 fn content(cx: &mut ReadContext<'_>, path: &Path) -> Option<String> {
     let length = cx.host.io.open(path).and_then(|mut file| file.read(&mut cx.buffer[..])).ok()?;
     Some(String::from_utf8_lossy(cx.buffer.get(..length)?).into_owned())
@@ -79,7 +79,7 @@ fn container(cx: &ReadContext<'_>) -> Option<&'static str> {
 }
 
 /// `         0          0 4294967295`: first user here, first user outside, how many.
-/// Empty where nobody has been mapped yet, which is so in no first one.
+/// An empty map belongs to a new namespace, never to the initial one.
 fn in_user_namespace(map: &str) -> Option<bool> {
     if map.is_empty() {
         return Some(true);
@@ -120,7 +120,7 @@ fn memory_limit(cx: &mut ReadContext<'_>, sysfs: &Path, groups: &str) -> Option<
         let mut folder: Option<PathBuf> = Some(root.join(path.trim_start_matches('/')));
         while let Some(group) = folder.take_if(|group| group.starts_with(&root)) {
             let limit = content(cx, &group.join(file)).and_then(|text| text::parse_decimal(text.trim().as_bytes()));
-            // Version 1 says no limit with the highest number of whole pages.
+            // In version 1 "no limit" is the highest number of whole pages.
             least = limit.filter(|limit| *limit < 1 << 60).into_iter().chain(least).min();
             folder = group.parent().map(Path::to_owned);
         }
@@ -172,7 +172,7 @@ mod tests {
         assert_eq!(has, [Some(true), Some(true), Some(false)]);
         assert_eq!(environment.confinement.as_deref(), Some("cri-containerd.apparmor.d (enforce)"));
         assert_eq!(environment.memory_limit_bytes, Some(32 << 20));
-        // A recorded one is not where the reader is.
+        // A recorded host is not the machine that replays it.
         assert_eq!(read(&host, false).container, None);
     }
 
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_confined() {
+    fn confinement_profiles() {
         let table = [
             ("unconfined\n", None),
             ("docker-default (enforce)\n", Some("docker-default (enforce)")),
@@ -214,7 +214,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_parsers(text in "\\PC{0,80}") {
+        fn any_text_parses_without_a_panic(text in "\\PC{0,80}") {
             let host = Arc::new(MemoryHost::new());
             let host = host.host();
             let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);

@@ -1,5 +1,5 @@
-//! Files that are read again and again: kept open, left alone for a while when the driver refuses them, and, where the
-//! listing of their directory is known, not opened when they are not there.
+//! Files that are polled: kept open between reads, quarantined when the driver rejects them, and not even opened when
+//! the listing of their directory lacks them.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,14 +10,14 @@ use super::io::{LONGEST, OpenFile, reason_of};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::time::BootTime;
 
-/// How long a refused file is left alone at first; the pause doubles with each refusal up to [`LONGEST_PAUSE`].
+/// First quarantine of a rejected file; it doubles with each rejection up to [`LONGEST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_secs(10 * 60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
-/// One file of a reader.
+/// A file that is read on every pass through one open descriptor.
 ///
-/// A file that the driver refuses with EINVAL or the like is not read again for ten minutes, then an hour: each
-/// such read costs a firmware command and often a line in the kernel log.
+/// A file that the driver rejects with EINVAL or the like is quarantined for ten minutes, later for an hour: each such
+/// read costs a firmware command and often a line in the kernel log.
 pub struct PolledFile {
     path: PathBuf,
     file: Option<Box<dyn OpenFile>>,
@@ -41,15 +41,15 @@ impl PolledFile {
         &self.path
     }
 
-    /// Whether it is being left alone.
+    /// Whether it is quarantined.
     pub fn is_quarantined(&self) -> bool {
         self.refused.is_some()
     }
 
-    /// Reads it and makes something of its content. `parse` gets the bytes without surrounding white space and says
-    /// [`Reading::Absent`] for a text that means "I do not know", [`Reading::Unreadable`] for one that is wrong.
+    /// Reads and parses it. `parse` gets the bytes without surrounding white space and returns [`Reading::Absent`] for
+    /// a text that means "unknown", [`Reading::Unreadable`] for a malformed one.
     ///
-    /// A missing file is [`Reading::Absent`] and no fault; everything else that fails is noted in the pass, once.
+    /// A missing file is [`Reading::Absent`] and no fault; every other failure is recorded as a fault, once.
     pub fn read<T>(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         if self.refused.is_some_and(|refusal| cx.now < refusal.until) {
             return Reading::Unreadable(ReadError::Quarantined);
@@ -68,8 +68,8 @@ impl PolledFile {
         }
     }
 
-    /// [`Self::read`] for a file that the kernel refuses while an interface is down: that is [`Reading::Absent`], no
-    /// fault, and the file is asked again next time.
+    /// [`Self::read`] for a file that the kernel rejects while an interface is down: that is [`Reading::Absent`], no
+    /// fault, and the file is read again next time.
     pub fn read_unless_down<T>(
         &mut self,
         cx: &mut ReadContext<'_>,
@@ -85,7 +85,7 @@ impl PolledFile {
         }
     }
 
-    /// Closes it, so that the next read opens whatever stands at the path then.
+    /// Closes it; the next read opens the path again.
     pub fn close(&mut self) {
         self.file = None;
     }
@@ -109,8 +109,8 @@ impl PolledFile {
         reason
     }
 
-    /// Reads through the kept descriptor. One that no longer reads may belong to a device that was taken away and
-    /// came back under the same name: then the path is opened once more.
+    /// Reads through the open descriptor. ENODEV may mean that the device was removed and added again under the same
+    /// name, so the path is opened once more.
     fn bytes(&mut self, cx: &mut ReadContext<'_>) -> io::Result<usize> {
         if let Some(file) = &mut self.file {
             match file.read(&mut cx.buffer[..]) {
@@ -126,16 +126,16 @@ impl PolledFile {
     }
 }
 
-/// A file that follows what is known of its directory.
+/// A file that follows the listing of its directory.
 pub trait AttributeFile {
-    /// Takes note of what the directory has now.
+    /// Takes the current listing of the directory.
     fn relist(&mut self, names: &[String]);
 
-    /// Whether it is being left alone.
+    /// Whether it is quarantined.
     fn is_quarantined(&self) -> bool;
 }
 
-/// A file that is read at each pass, if the directory has it.
+/// A file that is read on every pass, if the directory has it.
 pub struct Attribute {
     name: &'static str,
     file: PolledFile,
@@ -143,7 +143,7 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    /// A file of this directory; absent until [`AttributeFile::relist`] says that it is there.
+    /// A file of this directory; absent until [`AttributeFile::relist`] finds it in a listing.
     pub fn new(directory: &Path, name: &'static str) -> Self {
         Self { name, file: PolledFile::new(directory.join(name)), listed: false }
     }
@@ -174,24 +174,24 @@ impl AttributeFile for Attribute {
     }
 }
 
-/// A file whose content seldom changes: read until it has a value, and not again until the directory changes.
+/// A file whose content rarely changes: read until it has a value, then again only after the directory has changed.
 pub struct CachedAttribute<T> {
     attribute: Attribute,
     value: Option<T>,
 }
 
 impl<T: Clone> CachedAttribute<T> {
-    /// A file of this directory; absent until [`AttributeFile::relist`] says that it is there.
+    /// A file of this directory; absent until [`AttributeFile::relist`] finds it in a listing.
     pub fn new(directory: &Path, name: &'static str) -> Self {
         Self { attribute: Attribute::new(directory, name), value: None }
     }
 
-    /// Lets go of the value, so that it is read again.
+    /// Drops the value, so that it is read again.
     pub fn forget(&mut self) {
         self.value = None;
     }
 
-    /// The value, read if need be.
+    /// The cached value; read if there is none.
     pub fn read(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         if let Some(value) = &self.value {
             return Reading::Value(value.clone());

@@ -12,14 +12,14 @@ use rustix::thread::CapabilitySet;
 
 use super::io::{Capabilities, DirStamp, HostIo, OpenFile};
 
-/// Descriptors that must stay free for sockets and everything else.
+/// Descriptors reserved for sockets and everything else.
 const RESERVED: usize = 512;
 
 /// What `statfs` says of sysfs (`include/uapi/linux/magic.h`).
 const SYSFS_MAGIC: FsWord = 0x6265_6572;
 
-/// Reads through the kernel. Keeps files open as long as the process's limit allows, and opens them anew for each
-/// read beyond that.
+/// Reads through the kernel. Keeps files open up to the process's limit of descriptors; beyond it, each read opens its
+/// file again.
 #[derive(Debug)]
 pub struct Fs {
     kept: Arc<AtomicUsize>,
@@ -31,7 +31,7 @@ impl Fs {
     /// Raises the soft limit of open files to the hard one, and keeps at most three quarters of it.
     pub fn new() -> Self {
         let limit = rustix::process::getrlimit(Resource::Nofile);
-        // Reading goes on with fewer kept descriptors where the limit cannot be raised.
+        // If the limit cannot be raised, fewer descriptors stay open.
         let _ = rustix::process::setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
         let current = rustix::process::getrlimit(Resource::Nofile).current.unwrap_or(1 << 20);
         let most = usize::try_from(current).unwrap_or(1 << 20) / 4 * 3;
@@ -43,8 +43,8 @@ impl Fs {
         rustix::fs::statfs(path).is_ok_and(|stat| stat.f_type == SYSFS_MAGIC)
     }
 
-    /// For a recorded host: archives and checkouts that know no links leave files that hold the links' targets, and
-    /// those are taken for links.
+    /// Reads a recorded host. Archives and checkouts without symbolic links leave files that hold the link's target;
+    /// those are treated as links.
     pub fn recorded() -> Self {
         Self { recorded: true, ..Self::new() }
     }
@@ -117,7 +117,7 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = std::fs::File::from(open(path)?);
     let meta = file.metadata()?;
     if !meta.is_file() || meta.len() > most {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no regular file of at most {most} bytes")));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("not a regular file of at most {most} bytes")));
     }
     let mut bytes = Vec::new();
     file.take(most).read_to_end(&mut bytes)?;
@@ -135,7 +135,7 @@ fn written_link(path: &Path) -> Option<PathBuf> {
     (target.starts_with("../") && !target.contains('\n')).then(|| PathBuf::from(target))
 }
 
-/// Opens a file without waiting for a writer, should it be a pipe, nor later for lines that a log does not have yet.
+/// Opens a file without blocking, neither on a pipe's writer nor on log lines to come.
 fn open(path: &Path) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY | OFlags::NONBLOCK, Mode::empty())?)
 }
@@ -163,7 +163,7 @@ impl Drop for OpenedFile {
 
 struct ReopenedFile {
     path: PathBuf,
-    /// Open between the first chunk and the last: the kernel makes some files anew for each opener.
+    /// Open from the first chunk to the last, because the kernel generates some files per open.
     open: Option<OwnedFd>,
 }
 

@@ -1,4 +1,4 @@
-//! Which PCI functions the RDMA devices hang on (`/sys/class/infiniband/*/device`). Reads links only, no files.
+//! The PCI functions behind the RDMA devices (`/sys/class/infiniband/*/device`). Reads links only, no files.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,12 +8,12 @@ use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
 
-/// An RDMA device and the PCI function it hangs on.
+/// An RDMA device and the PCI function behind it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceFunction {
     /// The device.
     pub name: DeviceName,
-    /// What its `device` link leads to: the function itself, or an auxiliary device below it (a sub-function).
+    /// Target of its `device` link: the function itself, or an auxiliary device below it (a sub-function).
     pub parent: PathBuf,
     /// The directory of the PCI function.
     pub function: PathBuf,
@@ -24,17 +24,17 @@ pub struct DeviceFunction {
 /// The RDMA devices of a host.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceInventory {
-    /// Those that the filter allows, in order; without software devices, which hang on no function.
+    /// Devices that the filter allows, sorted; without software devices, which have no function.
     pub allowed: Vec<DeviceFunction>,
-    /// Functions of the others.
+    /// Functions of the devices that the filter excludes.
     pub excluded: BTreeSet<PciAddress>,
 }
 
 impl DeviceInventory {
-    /// Lists the devices. A host without RDMA has none; a device that vanishes meanwhile is left out.
+    /// Lists the devices. A host without RDMA has none; a device that vanishes during the listing is left out.
     ///
     /// # Errors
-    /// The reason why the class could not be listed, noted in the pass.
+    /// Why the class could not be listed, also recorded as a fault.
     pub fn read(cx: &mut ReadContext<'_>, filter: &Filter) -> Result<Self, ReadError> {
         let class = cx.host.sysfs.join("class/infiniband");
         let names = cx.list(&class)?;

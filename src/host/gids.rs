@@ -1,5 +1,5 @@
 //! How ports are addressed: types of GIDs, default RoCE mode (`/sys/class/infiniband/<device>/ports/<port>/gid_attrs`,
-//! `/sys/kernel/config/rdma_cm`). The kernel keeps all of it in its memory; no hardware is asked.
+//! `/sys/kernel/config/rdma_cm`). All of it comes from kernel memory, none from hardware.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -20,14 +20,14 @@ use crate::model::snapshot::Fact;
 /// The collector of GIDs.
 pub const SPEC: Spec = Spec {
     name: "gids",
-    about: "How ports are addressed: types of GIDs, default RoCE mode and traffic class",
+    about: "Port addressing: GID types, default RoCE mode, traffic class",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
     make: |setup| Box::new(GidCollector { filter: setup.filter.clone() }),
 };
 
-/// Entries of a table that are looked at; the largest tables have so many.
+/// Most entries read of a table; the largest tables have this many.
 const MOST: usize = 1024;
 
 /// Entries of RoCE v2 whose address is read: an interface has a handful.
@@ -56,7 +56,7 @@ struct GidReader {
 }
 
 impl DeviceReader for GidReader {
-    /// VFs beside their PF are left out: there may be hundreds.
+    /// Skips VFs whose PF is on this host: there may be hundreds.
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let Ok(inventory) = DeviceInventory::read(cx, &self.filter) else { return Vec::new() };
         let mut facts: Vec<Fact> = Vec::new();
@@ -78,14 +78,14 @@ impl DeviceReader for GidReader {
     }
 }
 
-/// Nothing for a port that says nothing.
+/// `None` if the port has no addressing at all.
 fn port(cx: &mut ReadContext<'_>, class: &Path, device: &DeviceName, number: u32) -> Option<PortAddressing> {
     let ports = class.join(format!("ports/{number}"));
     let types = types(cx, &ports.join("gid_attrs/types"));
     let roce_v2 = types.roce_v2.into_iter().take(SHOWN).map(|index| (index, ipv4(cx, &ports, index))).collect();
     let gids: Vec<(Arc<str>, usize)> = types.counts.into_iter().collect();
     let config = cx.host.sysfs.join(format!("kernel/config/rdma_cm/{device}/ports/{number}"));
-    // A mode that nobody made a directory for is absent, not wrong.
+    // Without a configfs directory the mode is absent, which is no fault.
     let default_mode = once(cx, &config.join("default_roce_mode"), text::label);
     let default_tos = once(cx, &config.join("default_roce_tos"), text::counter);
     let traffic_class = once(cx, &class.join(format!("tc/{number}/traffic_class")), traffic_class);
@@ -98,7 +98,7 @@ fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> R
     PolledFile::new(path.to_owned()).read_unless_down(cx, parse).value()
 }
 
-/// What a table's types say.
+/// The types in a GID table.
 #[derive(Default)]
 struct GidTypes {
     /// How many entries there are of each.
@@ -107,13 +107,13 @@ struct GidTypes {
     roce_v2: Vec<u32>,
 }
 
-/// The IPv4 address that an entry stands for, if it does for one.
+/// The IPv4 address of an entry; `None` if it holds none.
 fn ipv4(cx: &mut ReadContext<'_>, port: &Path, index: u32) -> Option<Ipv4Addr> {
     let gid = once(cx, &port.join(format!("gids/{index}")), text::label)?;
     gid.parse::<Ipv6Addr>().ok()?.to_ipv4_mapped()
 }
 
-/// How many entries there are of each type, and which are of RoCE v2. An empty entry fails to be read, with EINVAL by most kernels.
+/// Counts the entries by type and lists those of RoCE v2. Reading an empty entry fails, on most kernels with EINVAL.
 fn types(cx: &mut ReadContext<'_>, directory: &Path) -> GidTypes {
     let names = cx.host.io.list(directory).unwrap_or_default();
     let mut types = GidTypes::default();
@@ -142,12 +142,12 @@ fn types(cx: &mut ReadContext<'_>, directory: &Path) -> GidTypes {
     types
 }
 
-/// The kernel's words; their number is closed, so that no more become labels.
+/// The types that the kernel knows; a closed set, because they become labels.
 fn known(bytes: &[u8]) -> Option<&'static str> {
     ["IB/RoCE v1", ROCE_V2].into_iter().find(|word| word.as_bytes() == bytes.trim_ascii())
 }
 
-/// -1 says that none is set; of several lines, as newer drivers have them, the first says the class of all.
+/// -1 means unset; newer drivers write several lines, of which the first is the global class.
 fn traffic_class(bytes: &[u8]) -> Reading<u64> {
     let line = bytes.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii();
     match line.strip_prefix(b"Global tclass=").unwrap_or(line) {
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_says_nothing_and_a_vf_beside_its_pf_are_left_out() {
+    fn silent_ports_and_vfs_of_a_local_pf_are_skipped() {
         let mut harness = harness();
         harness.memory.set(format!("{CARD}/infiniband/mlx5_0/ports/1/state"), "4: ACTIVE\n");
         assert_eq!((read(&mut harness).len(), harness.faults.len()), (0, 0));
@@ -232,7 +232,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
             let _ = (known(&bytes), traffic_class(&bytes));
         }
     }

@@ -1,4 +1,4 @@
-//! A collector driven by hand, for tests: a host in memory, the readers, and a record of what was opened.
+//! Runs one collector in a test: a host in memory, the readers, and a record of what was opened.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,7 +16,7 @@ use crate::model::time::BootTime;
 
 pub(crate) struct CollectorHarness {
     pub(crate) memory: Arc<MemoryHost>,
-    /// Paths opened as files or listed as directories, in the order of time.
+    /// Paths opened as files or listed as directories, oldest first.
     pub(crate) opened: Arc<Mutex<Vec<PathBuf>>>,
     /// What failed in the last pass.
     pub(crate) faults: Vec<(String, ReadError)>,
@@ -38,14 +38,14 @@ impl CollectorHarness {
         Self { memory, opened, faults: Vec::new(), host, spec, filter, collector, readers, now: BootTime(0) }
     }
 
-    /// Gives the host a route netlink to ask; readers are opened anew.
+    /// Gives the host a route netlink connection; readers are opened again.
     pub(crate) fn set_route(&mut self, route: NetlinkConnector) {
         self.host.route = Some(route);
         self.collector = (self.spec.make)(&Setup { host: self.host.clone(), filter: self.filter.clone() });
         self.readers.clear();
     }
 
-    /// Lists what there is and opens and closes readers accordingly; says the keys.
+    /// Lists the devices, opens and closes readers to match, and returns the keys.
     pub(crate) fn discover(&mut self) -> Result<Vec<String>, ReadError> {
         let mut cx = ReadContext::new(&self.host, self.now, Depth::Full);
         let found = self.collector.discover(&mut cx);
@@ -67,7 +67,7 @@ impl CollectorHarness {
         facts
     }
 
-    /// How many files are left alone.
+    /// How many files are quarantined.
     pub(crate) fn quarantined(&self) -> usize {
         self.readers.values().map(|reader| reader.quarantined()).sum()
     }

@@ -1,4 +1,4 @@
-//! A host root, and what collectors ask of it.
+//! A host and the input interface through which collectors read it.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use super::netlink::socket::NetlinkConnector;
 use super::qid_map::QidMapLayout;
 use crate::model::reading::ReadError;
 
-/// Longest content a file of interest may have; sysfs files end at one page.
+/// Longest content of a file; sysfs files end at one page.
 pub const LONGEST: usize = 4096;
 
 /// What a directory looked like when it was listed: if this differs, it or a path to it was replaced, or a file in
@@ -22,7 +22,7 @@ pub struct DirStamp {
     pub modified: (i64, u64),
 }
 
-/// An open file that is read from its beginning again and again.
+/// An open file that can be read from its beginning repeatedly.
 pub trait OpenFile: Send {
     /// Reads from the beginning into `buffer`; the kernel's errno on failure.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize>;
@@ -38,12 +38,12 @@ pub trait OpenFile: Send {
     }
 }
 
-/// What lets this process look into those of other users.
+/// Capabilities that let this process inspect processes of other users.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// `CAP_SYS_PTRACE`: where their descriptors and namespaces lead.
+    /// `CAP_SYS_PTRACE`: resolves their descriptors and namespaces.
     pub ptrace: bool,
-    /// `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`): the list of their descriptors.
+    /// `CAP_DAC_READ_SEARCH` (or `CAP_DAC_OVERRIDE`): lists their descriptors.
     pub search: bool,
 }
 
@@ -53,19 +53,19 @@ pub trait HostIo: Send + Sync {
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
     /// Names in a directory, in no order.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
-    /// The target of a symbolic link; `InvalidInput` (EINVAL) for what is no link.
+    /// The target of a symbolic link; `InvalidInput` (EINVAL) if the path is not one.
     fn link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// What a directory looks like now.
+    /// The current stamp of a directory.
     fn stamp(&self, path: &Path) -> io::Result<DirStamp>;
-    /// What this process may look into.
+    /// The capabilities of this process.
     fn capabilities(&self) -> Capabilities {
         Capabilities::default()
     }
-    /// Whether paths are those of this system's own file system, so that its kernel can tell of changes.
+    /// Whether paths are on this system's own file system, so that its kernel can report changes.
     fn is_system(&self) -> bool {
         false
     }
-    /// Whether somebody may write to a file, by its mode; none where modes mean nothing (a recorded host).
+    /// Whether a file's mode lets anyone write to it. `None` on a recorded host, where modes mean nothing.
     fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
         let _ = path;
         Ok(None)
@@ -81,7 +81,7 @@ pub struct Roots {
     pub run_libvirt: PathBuf,
     /// `/run/netns`: names of network namespaces.
     pub netns: PathBuf,
-    /// Where the queue pair maps of a stack outside of the kernel's tree are, and how they look, if there are any.
+    /// Where an out-of-tree stack has its queue pair maps, and their layout; `None` if it has none.
     pub qid_map: Option<Arc<QidMapLayout>>,
 }
 
@@ -104,9 +104,9 @@ pub struct Host {
     pub procfs: PathBuf,
     /// Its other directories.
     pub roots: Roots,
-    /// Whom to ask over route netlink about its interfaces; a recorded host has nobody.
+    /// Connects to route netlink; `None` on a recorded host.
     pub route: Option<NetlinkConnector>,
-    /// Whether this is the running kernel's own view, so that netlink speaks of the same host.
+    /// Whether this is the running kernel's own view, so that netlink describes the same host.
     pub live: bool,
 }
 
@@ -166,7 +166,7 @@ fn normal(path: &Path) -> PathBuf {
     out
 }
 
-/// The reason of an input/output error; none for ENOENT, which for an optional file is no error.
+/// The [`ReadError`] of an I/O error; `None` for ENOENT, which is no error for an optional file.
 pub fn reason_of(error: &io::Error) -> Option<ReadError> {
     use rustix::io::Errno;
     let Some(code) = error.raw_os_error() else {

@@ -1,4 +1,4 @@
-//! The machine below, as far as a guest can tell (`/proc/cpuinfo`, `/sys/hypervisor/type`, `/sys/class/dmi/id`).
+//! The machine: physical or virtual, and its identity (`/proc/cpuinfo`, `/sys/hypervisor/type`, `/sys/class/dmi/id`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::model::snapshot::Fact;
 /// The collector of the machine.
 pub const SPEC: Spec = Spec {
     name: "machine",
-    about: "Whether the host is a guest, and the identity of its machine",
+    about: "Whether the host is a virtual machine, and its machine ID",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(2),
     fresh: false,
@@ -40,7 +40,7 @@ impl DeviceReader for MachineReader {
             match cx.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)) {
                 Ok(length) => Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned()),
                 Err(error) => {
-                    // What only root may read is missed by nobody.
+                    // Files that only root may read are optional.
                     let reason = reason_of(&error).filter(|reason| *reason != ReadError::Permission);
                     if let Some(reason) = reason {
                         cx.fault(&path, reason);
@@ -56,7 +56,7 @@ impl DeviceReader for MachineReader {
         let vendor = text(cx, sysfs.join("class/dmi/id/sys_vendor"));
         let product = text(cx, sysfs.join("class/dmi/id/product_name"));
         let named = vendor.map(|vendor| is_virtual(&vendor, product.as_deref().unwrap_or_default()));
-        // A positive sign counts; without any, the flags of the processors decide.
+        // Any positive sign counts; without one, the CPU flags decide.
         let hypervisor = if kind == Some(true) || named == Some(true) { Some(true) } else { flagged.or(named) };
         let identity = text(cx, sysfs.join("class/dmi/id/product_uuid")).filter(|uuid| !uuid.is_empty());
         let machine = Machine { hypervisor, identity: identity.map(Arc::from) };
@@ -64,7 +64,7 @@ impl DeviceReader for MachineReader {
     }
 }
 
-/// Whether the processors' flags have `hypervisor` (x86); none where there are no flags in what was read.
+/// Whether the CPU flags include `hypervisor` (x86); `None` if there are no flags.
 fn is_guest(cpus: &str) -> Option<bool> {
     let flags = cpus.lines().find_map(|line| line.strip_prefix("flags").and_then(|rest| rest.split_once(':')))?;
     Some(flags.1.split_ascii_whitespace().any(|flag| flag == "hypervisor"))
@@ -104,7 +104,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_parsers(text in any::<String>(), like in "(flags|:|\n|\t|hypervisor| ){0,12}") {
+        fn any_text_parses_without_a_panic(text in any::<String>(), like in "(flags|:|\n|\t|hypervisor| ){0,12}") {
             let _ = (is_guest(&text), is_virtual(&text, &like));
             let _ = is_guest(&like);
         }

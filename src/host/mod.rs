@@ -1,8 +1,8 @@
 //! Reads a host: one collector per kernel source, bytes in, facts out, no opinions.
 //!
-//! A collector is one module here and one line in [`COLLECTORS`]. It lists what is there without asking hardware
-//! ([`Collector::discover`]) and opens a [`DeviceReader`] for each device; the poller gives every reader a worker of its own,
-//! so that a device that does not answer holds up nobody else. Paths, clock and input/output are injected: any
+//! A collector is one module here and one line in [`COLLECTORS`]. It lists its devices without touching hardware
+//! ([`Collector::discover`]) and opens a [`DeviceReader`] for each; the poller gives every reader a worker thread of
+//! its own, so that a device that does not respond blocks no other. Paths, clock and input/output are injected: any
 //! folder with `sys/` and `proc/` is a host.
 
 pub mod benchmark_port;
@@ -41,13 +41,13 @@ use std::path::PathBuf;
 pub use collector::{Collector, Depth, DeviceReader, Discovered, ReadContext, Spec};
 pub use io::{Host, HostIo};
 
-/// Collectors that run only where they are asked for: what they read costs the hardware, or must be described first.
+/// Collectors that are off by default: their reads cost hardware time, or need configuration first.
 pub const ON_DEMAND: &[&str] = &[rdma::QUEUE_PAIRS.name, qid_map::SPEC.name];
 
-/// Where directories are below a host root.
+/// Finds directories below a host root.
 pub type Directories = fn(&io::Roots) -> Vec<PathBuf>;
 
-/// Directories in which a change wakes a collector before its interval is over.
+/// Directories whose changes wake a collector before its interval ends.
 pub const WATCHED: &[(&str, Directories)] = &[(holders::SPEC.name, holders::libvirt::directories)];
 
 /// Every collector, in the order of the metrics.

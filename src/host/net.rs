@@ -1,4 +1,4 @@
-//! Network interfaces of the functions that RDMA devices hang on (`<function>/net/*`).
+//! Network interfaces of the functions behind RDMA devices (`<function>/net/*`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::model::units::BytesPerSecond;
 /// The collector of network interfaces.
 pub const SPEC: Spec = Spec {
     name: "net",
-    about: "Carrier, speed and state of the network interfaces that share a port with an RDMA device",
+    about: "Carrier, speed and state of network interfaces that share a port with an RDMA device",
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
@@ -145,14 +145,14 @@ impl NetdevReader {
         }
     }
 
-    /// Follows changes of the directory. None when the interface is not there, or its directory can't be read.
-    fn look(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
+    /// Follows changes of the directory. `None` if the interface is gone or its directory can't be read.
+    fn refresh(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
         let directory = &*self.location.directory;
-        let looked = cx.host.io.stamp(directory).and_then(|stamp| {
+        let outcome = cx.host.io.stamp(directory).and_then(|stamp| {
             let names = if self.stamp == Some(stamp) { None } else { Some(cx.host.io.list(directory)?) };
             Ok((stamp, names))
         });
-        match looked {
+        match outcome {
             Ok((stamp, names)) => {
                 if let Some(names) = names {
                     self.bond = bond_of(cx, directory);
@@ -190,16 +190,16 @@ impl NetdevReader {
 
 impl DeviceReader for NetdevReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
-        if self.look(cx).is_none() {
+        if self.refresh(cx).is_none() {
             return Vec::new();
         }
         let netdev = Netdev {
             name: Arc::clone(&self.name),
             pci_address: self.location.pci_address,
-            port_index: self.port_index.read(cx, small).value(),
-            hardware_type: self.hardware_type.read(cx, small).value(),
-            carrier: self.carrier.read_unless_down(cx, carrier),
-            speed: self.speed.read_unless_down(cx, speed),
+            port_index: self.port_index.read(cx, parse_u32).value(),
+            hardware_type: self.hardware_type.read(cx, parse_u32).value(),
+            carrier: self.carrier.read_unless_down(cx, parse_carrier),
+            speed: self.speed.read_unless_down(cx, parse_speed),
             operstate: self.operstate.read(cx, text::label).value(),
             carrier_changes: self.carrier_changes.read(cx, text::counter).value(),
             bond_active: self.bond.as_ref().and_then(|_| self.bond_active(cx)),
@@ -216,12 +216,12 @@ impl DeviceReader for NetdevReader {
     }
 }
 
-fn small(bytes: &[u8]) -> Reading<u32> {
+fn parse_u32(bytes: &[u8]) -> Reading<u32> {
     let number = text::parse_decimal(bytes).and_then(|number| u32::try_from(number).ok());
     number.map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }
 
-fn carrier(bytes: &[u8]) -> Reading<bool> {
+fn parse_carrier(bytes: &[u8]) -> Reading<bool> {
     match bytes {
         b"0" => Reading::Value(false),
         b"1" => Reading::Value(true),
@@ -229,13 +229,12 @@ fn carrier(bytes: &[u8]) -> Reading<bool> {
     }
 }
 
-/// Megabits per second. The kernel's word for an unknown speed is -1, on some kernels printed without its sign;
-/// some drivers say 0.
-fn speed(bytes: &[u8]) -> Reading<BytesPerSecond> {
+/// Megabits per second. An unknown speed is -1, on some kernels printed as unsigned; some drivers write 0.
+fn parse_speed(bytes: &[u8]) -> Reading<BytesPerSecond> {
     if matches!(bytes, b"-1" | b"4294967295" | b"0") {
         return Reading::Absent;
     }
-    small(bytes).map(|megabits| BytesPerSecond::from_gbits(f64::from(megabits) / 1e3))
+    parse_u32(bytes).map(|megabits| BytesPerSecond::from_gbits(f64::from(megabits) / 1e3))
 }
 
 #[cfg(test)]
@@ -303,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interface_that_is_down_says_nothing_and_fails_nothing() {
+    fn an_interface_that_is_down_is_absent_without_a_fault() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         rdma(&harness, CARD, "mlx5_0");
         interface(&harness, CARD, "ib0");
@@ -365,20 +364,20 @@ mod tests {
 
     #[test]
     fn speeds() {
-        assert_eq!(speed(b"200000"), Reading::Value(BytesPerSecond(25e9)));
-        assert_eq!(speed(b"100"), Reading::Value(BytesPerSecond(12.5e6)));
+        assert_eq!(parse_speed(b"200000"), Reading::Value(BytesPerSecond(25e9)));
+        assert_eq!(parse_speed(b"100"), Reading::Value(BytesPerSecond(12.5e6)));
         for unknown in [&b"-1"[..], b"4294967295", b"0"] {
-            assert_eq!(speed(unknown), Reading::Absent);
+            assert_eq!(parse_speed(unknown), Reading::Absent);
         }
         for wrong in [&b""[..], b"-2", b"fast", b"4294967296"] {
-            assert_eq!(speed(wrong).reason(), Some(ReadError::Malformed));
+            assert_eq!(parse_speed(wrong).reason(), Some(ReadError::Malformed));
         }
     }
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
-            let _ = (small(&bytes), carrier(&bytes), speed(&bytes));
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+            let _ = (parse_u32(&bytes), parse_carrier(&bytes), parse_speed(&bytes));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Queue pair maps of stacks outside of the kernel's tree. No mainline kernel has such a file: this collector reads
-//! nothing unless the configuration says where one is and how its entries look.
+//! Queue pair maps of out-of-tree stacks. No mainline kernel has such a file: this collector reads nothing unless the
+//! configuration gives its path and layout.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -19,7 +19,7 @@ use crate::model::sriov::QidMap;
 /// The collector.
 pub const SPEC: Spec = Spec {
     name: "qid_map",
-    about: "Queue pair maps of stacks that have such a file (no mainline kernel does), as [collector.qid-map] describes it",
+    about: "Queue pair maps of out-of-tree stacks, as described in [collector.qid-map]; no mainline kernel has them",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,
@@ -32,7 +32,7 @@ const LONGEST: usize = 4 << 20;
 /// Most files that a pattern may name.
 const MOST_FILES: usize = 4096;
 
-/// Most states that are told apart for a PF; further ones are `other`.
+/// Most states that are counted by name for a PF; further ones are `other`.
 const MOST_STATES: usize = 16;
 
 struct QidMapCollector {
@@ -60,7 +60,7 @@ impl Collector for QidMapCollector {
 struct QidMapReader {
     pf: Option<PciAddress>,
     layout: Option<Arc<QidMapLayout>>,
-    /// Whether the PF ever had such a file: without any it is of another stack.
+    /// Whether the PF ever had such a file; without one it belongs to another stack.
     seen: bool,
 }
 
@@ -176,10 +176,10 @@ fn files(cx: &mut ReadContext<'_>, layout: &QidMapLayout) -> Result<BTreeSet<Pat
     Ok(places)
 }
 
-/// Whether a name is of a pattern: `*` is any characters, `?` is one.
+/// Whether a name matches a pattern: `*` is any characters, `?` is one.
 fn matches(pattern: &str, name: &str) -> bool {
     let (mut pattern, mut name) = (pattern.chars(), name.chars());
-    // Where to go on after the last `*` has taken one more character.
+    // Where to continue after the last `*` takes one more character.
     let mut again = None;
     loop {
         let (next, rest) = (pattern.clone().next(), name.clone());
@@ -205,7 +205,7 @@ fn matches(pattern: &str, name: &str) -> bool {
 /// What a column holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QidMapColumn {
-    /// The VF's number; where no column has it, the directory of the file does (`sriov/3/qid_map`).
+    /// The VF's number; if no column has it, the file's directory does (`sriov/3/qid_map`).
     Vf,
     /// The queue pair's number in the VF.
     Local,
@@ -213,7 +213,7 @@ pub enum QidMapColumn {
     Global,
     /// Its state, a word.
     State,
-    /// Nothing of interest.
+    /// Ignored.
     Other,
 }
 
@@ -228,33 +228,33 @@ impl QidMapColumn {
     ];
 }
 
-/// Where and how.
+/// Path and layout of the maps.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct QidMapLayout {
     /// Path with `*` and `?` in its names, below the host root.
     pub path: PathBuf,
-    /// Columns from the left; what follows them is of no interest. One of them is the global number.
+    /// Columns from the left; further ones are ignored. One of them is the global number.
     pub columns: Vec<QidMapColumn>,
     /// Whether numbers without `0x` are hexadecimal.
     pub hexadecimal: bool,
 }
 
-/// One entry.
+/// One entry of a map.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct QidMapEntry<'a> {
     vf: Option<u32>,
     local: Option<u64>,
     global: u64,
-    /// Empty where no column has it.
+    /// Empty if no column has it.
     state: &'a str,
 }
 
-/// The longest word that is a state.
+/// Longest word that counts as a state.
 const LONGEST_STATE: usize = 24;
 
 impl QidMapLayout {
-    /// The entries of a text, and how many lines are none. Blank lines and those that begin with `#` are skipped, and so
-    /// is a first line without any number, which names the columns.
+    /// The entries of a text, and the number of malformed lines. Blank lines, comments (`#`) and a first line without
+    /// any number, which names the columns, are skipped.
     fn entries<'a>(&self, text: &'a str) -> (Vec<QidMapEntry<'a>>, usize) {
         let lines = text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'));
         let (mut entries, mut malformed) = (Vec::new(), 0);
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn without_such_files_there_is_nothing_and_no_fault() {
+    fn without_map_files_there_are_no_facts_and_no_faults() {
         assert_eq!(read(&Arc::new(MemoryHost::new()), Some(layout())), (vec![], vec![]));
         let memory = host();
         assert_eq!(read(&memory, Some(layout())), (vec![], vec![]));
@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_files_cost_only_themselves() {
+    fn a_malformed_file_affects_only_itself() {
         let memory = host();
         memory.set(format!("{PF}/sriov/0/qid_map"), "0 1 257 RTS\n");
         memory.fail(format!("{PF}/sriov/1/qid_map"), Errno::IO);
@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn more_states_than_can_be_told_apart_are_other() {
+    fn states_beyond_the_limit_are_other() {
         let memory = host();
         let entries: Vec<String> = (0..40).map(|n| format!("0 {n} {n} S{n:02}\n")).collect();
         memory.set(format!("{PF}/sriov/0/qid_map"), entries.concat());
@@ -433,7 +433,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn patterns_are_as_regular_expressions(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
+        fn patterns_match_like_regular_expressions(pattern in "[ab*?]{0,8}", name in "[ab]{0,8}") {
             let text = pattern.replace('?', ".").replace('*', ".*");
             prop_assert_eq!(matches(&pattern, &name), Filter::pattern(&text).unwrap().is_match(&name));
         }
@@ -471,7 +471,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there(text in "(?s).{0,200}", hexadecimal in any::<bool>(), order in 0usize..24) {
+        fn any_input_parses_without_a_panic(text in "(?s).{0,200}", hexadecimal in any::<bool>(), order in 0usize..24) {
             let mut columns = ALL.to_vec();
             columns.rotate_left(order % 4);
             let (entries, malformed) = layout_of(&columns, hexadecimal).entries(&text);
@@ -479,7 +479,7 @@ mod tests {
         }
 
         #[test]
-        fn what_was_written_is_read(
+        fn entries_survive_their_text(
             entries in proptest::collection::vec((any::<u32>(), any::<u64>(), any::<u64>(), "[A-Z]{1,8}"), 0..30),
             separator in "[ \t,;|]{1,3}", hexadecimal in any::<bool>(),
         ) {

@@ -14,7 +14,7 @@ use crate::model::snapshot::Fact;
 /// The collector of the host itself.
 pub const SPEC: Spec = Spec {
     name: "system",
-    about: "Host name, kernel release, boot identifier and uptime",
+    about: "Host name, kernel release, boot ID, uptime",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(2),
     fresh: false,
@@ -53,7 +53,7 @@ struct SystemReader {
 }
 
 impl DeviceReader for SystemReader {
-    /// Nothing for a recorded host without `/proc`.
+    /// Empty for a recorded host without `/proc`.
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let system = System {
             hostname: self.hostname.read(cx, hostname).value(),
@@ -61,7 +61,7 @@ impl DeviceReader for SystemReader {
             boot_id: self.boot_id.read(cx, text::label).value(),
             uptime: self.uptime.read(cx, uptime).value(),
         };
-        // Seldom read: not worth their descriptors.
+        // Rarely read: not worth open descriptors.
         for file in [&mut self.hostname, &mut self.kernel, &mut self.boot_id, &mut self.uptime] {
             file.close();
         }
@@ -74,7 +74,7 @@ impl DeviceReader for SystemReader {
     }
 }
 
-/// `(none)` is the kernel's own name for a host that nobody named.
+/// `(none)` is the kernel's name for a host without one.
 fn hostname(bytes: &[u8]) -> Reading<Arc<str>> {
     if bytes == b"(none)" { Reading::Absent } else { text::label(bytes) }
 }
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_host_says_of_itself() {
+    fn host_name_kernel_boot_and_uptime_are_read() {
         let host = Arc::new(MemoryHost::new());
         assert_eq!(read(&host), (None, 0));
         host.set("/proc/sys/kernel/hostname", "(none)\n");
@@ -130,7 +130,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
             let _ = (hostname(&bytes), uptime(&bytes));
         }
 

@@ -1,8 +1,8 @@
-//! The running kernel's statistics of an interface (`SIOCETHTOOL`).
+//! Statistics and offloads of an interface over `SIOCETHTOOL`, and the blocks that the kernel fills in.
 //!
-//! Drivers' own statistics are to be had by this ioctl alone: ethtool over netlink has the standard groups and the
-//! names, not these values. Kernels before that netlink tell their offloads by it, too. It is the one place where this program says `unsafe`: the kernel writes through a pointer
-//! within the request, which no safe wrapper can check.
+//! Drivers' own statistics exist only in this ioctl: ethtool netlink has the standard groups and the names, not these
+//! values. Kernels without ethtool netlink report offloads here, too. The ioctl needs `unsafe`, because the kernel
+//! writes through a pointer within the request.
 
 #![expect(unsafe_code, reason = "the kernel writes through a pointer within the request")]
 
@@ -36,7 +36,7 @@ struct InterfaceRequest {
 }
 
 // SAFETY: the opcode is SIOCETHTOOL, whose argument is a `struct ifreq`; `InterfaceRequest` has its layout and at least its
-// size. It writes to the request and to what `data` points at, which the caller of `ask` answers for.
+// size. It writes to the request and to what `data` points at, for which the caller of `ask` is responsible.
 unsafe impl Ioctl for InterfaceRequest {
     type Output = ();
     const IS_MUTATING: bool = true;
@@ -54,7 +54,7 @@ unsafe impl Ioctl for InterfaceRequest {
     }
 }
 
-/// Asks the running kernel.
+/// A socket for `SIOCETHTOOL` on the running kernel.
 #[derive(Debug)]
 pub struct EthtoolSocket {
     socket: OwnedFd,
@@ -69,10 +69,10 @@ impl EthtoolSocket {
         Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)? })
     }
 
-    /// Asks with a command block, which the kernel writes its answer into.
+    /// Sends a command block; the kernel writes its answer into it.
     ///
-    /// The kernel writes as much as the interface has at that moment, whatever the block says it has room for: every
-    /// block has room for twice of what was counted just before, and four thousand more.
+    /// The kernel writes as much as the interface has at that moment and ignores the size that the block states, so
+    /// every block has room for twice the number counted just before, plus 4096 entries.
     fn ask(&self, netdev: &str, block: &mut [u64]) -> io::Result<()> {
         let mut name = [0; 16];
         let text = netdev.as_bytes();
@@ -149,7 +149,7 @@ impl EthtoolConnection for EthtoolSocket {
 /// Bytes of a name (`ETH_GSTRING_LEN`).
 const NAME: usize = 32;
 
-/// Most entries that the kernel may write where so many were counted just before.
+/// Most entries that the kernel may write after it reported this count.
 const fn most(count: usize) -> usize {
     count.saturating_mul(2).saturating_add(4096)
 }
@@ -263,7 +263,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_block_breaks_them(block in proptest::collection::vec(any::<u64>(), 0..40), count in any::<usize>()) {
+        fn any_block_parses_without_a_panic(block in proptest::collection::vec(any::<u64>(), 0..40), count in any::<usize>()) {
             let told = names(&block, count);
             prop_assert!(told.len() <= block.len() * 8 / NAME);
             prop_assert_eq!(features(told.clone(), &block).len(), told.len());

@@ -1,4 +1,4 @@
-//! EthtoolConnection of the network interfaces that share a port with an RDMA device (ethtool).
+//! Statistics of the network interfaces that share a port with an RDMA device (ethtool).
 
 pub mod ioctl;
 pub mod standard;
@@ -25,7 +25,7 @@ use standard::{StandardStatisticsReader, is_counted};
 /// The collector of Ethernet statistics.
 pub const SPEC: Spec = Spec {
     name: "ethtool",
-    about: "Pauses, discards and line errors of Ethernet ports that carry RDMA (ethtool: drivers' and standard statistics)",
+    about: "Pause frames, discards and line errors of Ethernet ports with RDMA (ethtool: driver and standard statistics)",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
@@ -36,12 +36,12 @@ pub const SPEC: Spec = Spec {
     },
 };
 
-/// How long an interface without statistics is left alone.
+/// How long an interface without statistics is not queried again.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
-/// Someone who knows the statistics of interfaces.
+/// A source of drivers' own statistics: the kernel's ioctl, or a fake in tests.
 pub trait EthtoolConnection: Send {
-    /// How many there are now; it changes with queues and with PFC.
+    /// How many statistics there are; the number changes with queues and PFC.
     fn count(&self, netdev: &str) -> io::Result<usize>;
     /// Their names.
     fn names(&self, netdev: &str, count: usize) -> io::Result<Vec<String>>;
@@ -49,7 +49,7 @@ pub trait EthtoolConnection: Send {
     fn values(&self, netdev: &str, count: usize) -> io::Result<Vec<u64>>;
 }
 
-/// Makes a connection; a recorded host has none.
+/// Opens a connection; a recorded host has none.
 pub type EthtoolConnector = Arc<dyn Fn() -> io::Result<Box<dyn EthtoolConnection>> + Send + Sync>;
 
 struct EthtoolCollector {
@@ -93,7 +93,7 @@ impl Collector for EthtoolCollector {
                 connection: None,
                 count: 0,
                 own: Vec::new(),
-                places: Vec::new(),
+                indices: Vec::new(),
                 not_before: None,
                 standard_reader: self.netlink.clone().map(StandardStatisticsReader::new),
                 standard: Vec::new(),
@@ -110,16 +110,16 @@ struct EthtoolReader {
     device: DeviceName,
     connect: EthtoolConnector,
     connection: Option<Box<dyn EthtoolConnection>>,
-    /// How many statistics the driver has; the known ones, and where they stand among all.
+    /// Number of all statistics of the driver, the known ones, and their indices.
     count: usize,
     own: Vec<NetdevStatistic>,
-    places: Vec<usize>,
+    indices: Vec<usize>,
     not_before: Option<BootTime>,
-    /// Asks for the standard ones.
+    /// Reads the standard ones.
     standard_reader: Option<StandardStatisticsReader>,
     /// The standard ones that the driver does not count itself.
     standard: Vec<&'static str>,
-    /// The driver's and the standard ones, as long as they stay the same.
+    /// The driver's and the standard ones; reused while they stay the same.
     layout: Option<Arc<[NetdevStatistic]>>,
 }
 
@@ -129,28 +129,28 @@ impl EthtoolReader {
             Some(connection) => connection,
             empty => empty.insert((self.connect)()?),
         };
-        // The set may change between two questions: then once more.
+        // The set may change between the calls: then retry once.
         for _ in 0..2 {
             let count = connection.count(&self.netdev)?;
-            if count != self.count || self.places.is_empty() {
+            if count != self.count || self.indices.is_empty() {
                 let names = connection.names(&self.netdev, count)?;
-                let known = names.iter().enumerate().filter_map(|(place, name)| {
+                let known = names.iter().enumerate().filter_map(|(index, name)| {
                     let meaning = table::meaning(name)?;
-                    Some((place, NetdevStatistic { name: Arc::from(name.as_str()), meaning }))
+                    Some((index, NetdevStatistic { name: Arc::from(name.as_str()), meaning }))
                 });
-                (self.places, self.own) = known.unzip();
+                (self.indices, self.own) = known.unzip();
                 (self.count, self.layout) = (names.len(), None);
             }
             let values = connection.values(&self.netdev, self.count)?;
             if values.len() == self.count {
-                return Ok(self.places.iter().filter_map(|place| values.get(*place).copied()).collect());
+                return Ok(self.indices.iter().filter_map(|index| values.get(*index).copied()).collect());
             }
-            self.places.clear();
+            self.indices.clear();
         }
         Err(io::ErrorKind::InvalidData.into())
     }
 
-    /// The values of the driver's own statistics; none of them where it has none.
+    /// Values of the driver's own statistics; empty if it has none.
     fn own(&mut self, cx: &mut ReadContext<'_>) -> Vec<u64> {
         if self.not_before.is_some_and(|until| cx.now < until) {
             return Vec::new();
@@ -164,7 +164,7 @@ impl EthtoolReader {
             if let Some(reason) = reason {
                 cx.fault(Path::new(&format!("ethtool statistics of {}", self.netdev)), reason);
             }
-            (self.places, self.own, self.layout) = (Vec::new(), Vec::new(), None);
+            (self.indices, self.own, self.layout) = (Vec::new(), Vec::new(), None);
             Vec::new()
         })
     }
@@ -174,16 +174,16 @@ impl DeviceReader for EthtoolReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let mut values = self.own(cx);
         let netdev = Arc::clone(&self.netdev);
-        let mut said =
+        let mut reading =
             self.standard_reader.as_mut().map(|standard_reader| standard_reader.read(cx, &netdev)).unwrap_or_default();
-        said.statistics.retain(|(name, _, _)| !is_counted(name, self.own.iter().map(|own| &*own.name)));
-        if !self.standard.iter().eq(said.statistics.iter().map(|(name, _, _)| name)) {
-            self.standard = said.statistics.iter().map(|(name, _, _)| *name).collect();
+        reading.statistics.retain(|(name, _, _)| !is_counted(name, self.own.iter().map(|own| &*own.name)));
+        if !self.standard.iter().eq(reading.statistics.iter().map(|(name, _, _)| name)) {
+            self.standard = reading.statistics.iter().map(|(name, _, _)| *name).collect();
             self.layout = None;
         }
-        values.extend(said.statistics.iter().map(|(_, _, value)| *value));
+        values.extend(reading.statistics.iter().map(|(_, _, value)| *value));
         let layout = self.layout.get_or_insert_with(|| {
-            let standard = said.statistics.iter();
+            let standard = reading.statistics.iter();
             let standard = standard.map(|(name, class, _)| NetdevStatistic {
                 name: Arc::from(*name),
                 meaning: StatisticKind::Event(*class),
@@ -201,8 +201,8 @@ impl DeviceReader for EthtoolReader {
                 at: cx.now,
             }));
         }
-        if said.fec.is_some() || said.pause.is_some() {
-            facts.push(Arc::new(NetdevLine { netdev, fec: said.fec, pause: said.pause }));
+        if reading.fec.is_some() || reading.pause.is_some() {
+            facts.push(Arc::new(NetdevLine { netdev, fec: reading.fec, pause: reading.pause }));
         }
         facts
     }
@@ -302,7 +302,7 @@ mod tests {
         assert!(matches!(seen.layout[0].meaning, StatisticKind::PfcFrames { priority: 3, .. }));
         read(&host, &mut reader, 15);
         assert_eq!(*driver.asked.lock().unwrap(), ["count", "names", "count"]);
-        // PFC is switched on for one more priority.
+        // PFC is enabled for one more priority.
         driver.set(&[("rx_prio2_pause", 7), ("rx_prio3_pause", 2), ("x", 3), ("y", 4), ("rx_discards_phy", 5)]);
         let seen = read(&host, &mut reader, 30).0.unwrap();
         assert_eq!((seen.get("rx_prio2_pause"), seen.get("rx_discards_phy")), (Some(7), Some(5)));
@@ -335,7 +335,7 @@ mod tests {
         assert_eq!((faults, reader.quarantined()), (0, 1), "pauses are not offered");
         let again = read(&host, &mut reader, 15).0.unwrap();
         assert!(Arc::ptr_eq(&seen.layout, &again.layout), "names are made once");
-        // Error correction is switched off, and the driver no longer answers for its own.
+        // FEC is switched off, and the driver's own statistics fail.
         made.set(29, &[fec_reply(49, &[])]);
         *driver.refuses.lock().unwrap() = Some(Errno::OPNOTSUPP);
         let seen = read(&host, &mut reader, 30).0.unwrap();

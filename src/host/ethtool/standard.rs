@@ -1,5 +1,5 @@
-//! Statistics that mean the same with every driver, over generic netlink (`uapi/linux/ethtool_netlink.h`): groups of
-//! IEEE 802.3 and RMON, pauses, error correction. Bytes in, facts out.
+//! Statistics that mean the same for every driver, over generic netlink (`uapi/linux/ethtool_netlink.h`): IEEE 802.3
+//! and RMON groups, pause frames, FEC. Bytes in, facts out.
 
 use std::io;
 use std::path::Path;
@@ -46,7 +46,7 @@ const FEC_STAT_NAMES: [(u16, &str, CounterClass); 3] =
 
 /// Which statistics of a group matter: group, number in it, the kernel's name, class.
 ///
-/// Control frames are pauses of both kinds, counted elsewhere, and others: of no class.
+/// Control frames include pause frames, which are counted elsewhere, so they have no class of their own.
 #[rustfmt::skip]
 const KNOWN: &[(u32, u16, &str, CounterClass)] = &[
     (0, 0, "SymbolErrorDuringCarrier", Error),
@@ -86,7 +86,7 @@ pub fn is_counted<'a>(standard: &str, mut own: impl Iterator<Item = &'a str>) ->
     own.any(|name| name == standard || same.contains(&name))
 }
 
-/// What is asked for.
+/// A query of ethtool netlink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EthtoolCommand {
     /// Groups of statistics (Linux 5.13).
@@ -126,7 +126,7 @@ impl EthtoolCommand {
     }
 }
 
-/// Says which interface a request is about.
+/// Encodes the header that names the interface.
 pub fn header(kind: u16, netdev: &str, flags: u32) -> Vec<u8> {
     let (mut out, mut nest) = (Vec::new(), Vec::new());
     put_text(&mut nest, HEADER_NAME, netdev);
@@ -135,19 +135,19 @@ pub fn header(kind: u16, netdev: &str, flags: u32) -> Vec<u8> {
     out
 }
 
-/// What was said of an interface.
+/// Standard statistics and link settings of an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StandardStatistics {
     /// Statistics by the kernel's names for them.
     pub statistics: Vec<(&'static str, CounterClass, u64)>,
-    /// How errors are corrected.
+    /// FEC mode.
     pub fec: Option<&'static str>,
-    /// Whether pauses are obeyed and sent.
+    /// Whether pause frames are honoured and sent.
     pub pause: Option<(bool, bool)>,
 }
 
 impl StandardStatistics {
-    /// Takes a reply in. Each statistic stands once, whatever the reply repeats.
+    /// Adds a reply. Each statistic is kept once, even if the reply repeats it.
     fn take(&mut self, op: EthtoolCommand, reply: Attributes<'_>) {
         match op {
             EthtoolCommand::Stats => self.groups(reply),
@@ -157,7 +157,7 @@ impl StandardStatistics {
     }
 
     fn add(&mut self, name: &'static str, class: CounterClass, value: u64) {
-        // The kernel's word for what the driver does not count.
+        // All ones means that the driver does not count it.
         if value != u64::MAX && !self.statistics.iter().any(|(known, _, _)| *known == name) {
             self.statistics.push((name, class, value));
         }
@@ -231,7 +231,7 @@ impl StandardStatistics {
     }
 }
 
-/// Asks about one interface, and leaves alone for a while what its driver does not offer.
+/// Queries one interface; what its driver does not support is not asked again for a while.
 pub struct StandardStatisticsReader {
     family: GenericFamily,
     not_offered: [Option<BootTime>; EthtoolCommand::ALL.len()],
@@ -243,12 +243,12 @@ impl StandardStatisticsReader {
         Self { family: GenericFamily::new(FAMILY, connect), not_offered: [None; EthtoolCommand::ALL.len()] }
     }
 
-    /// How many requests are left alone for now.
+    /// How many queries are quarantined.
     pub fn quarantined(&self) -> usize {
         self.not_offered.iter().flatten().count()
     }
 
-    /// What the kernel says. That it does not have it is no fault.
+    /// Reads all queries. An unsupported one is no fault.
     pub fn read(&mut self, cx: &mut ReadContext<'_>, netdev: &str) -> StandardStatistics {
         let mut standard = StandardStatistics::default();
         for (op, not_before) in EthtoolCommand::ALL.into_iter().zip(&mut self.not_offered) {
@@ -275,7 +275,7 @@ impl StandardStatisticsReader {
     }
 }
 
-/// Whether an error says that there is no such thing here.
+/// Whether an error means "not supported".
 pub fn refused(error: &io::Error) -> bool {
     reason_of(error) == Some(ReadError::NotSupported)
 }
@@ -448,7 +448,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_offered_is_no_fault_and_asked_for_seldom() {
+    fn an_unsupported_query_is_no_fault_and_is_paused() {
         let made = Arc::new(FakeFamily::default());
         made.set(21, &[pause_reply(0, 1, None)]);
         let mut asker = StandardStatisticsReader::new(FakeFamily::connect(&made));
@@ -485,7 +485,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn no_reply_breaks_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+        fn any_reply_parses_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
             for op in EthtoolCommand::ALL {
                 prop_assert!(taken(op, &bytes).statistics.len() <= KNOWN.len() + 5);
             }

@@ -1,4 +1,4 @@
-//! One card with the root port above it: its files, and what moves in them (mlx5_core on Linux 5.15).
+//! One card with the root port above it: its fixed files and its moving counters (mlx5_core on Linux 5.15).
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -88,7 +88,7 @@ const HALVED: u64 = 57_100_000_000 / 8;
 /// Bytes of a packet at the largest MTU of InfiniBand.
 const PACKET: u64 = 4096;
 
-/// A card, its place and its counters.
+/// A card, its PCI address and its counters.
 #[derive(Debug)]
 pub(super) struct Card {
     index: u8,
@@ -153,7 +153,7 @@ impl Card {
         format!("b83f:d203:00{:02x}:{part:04x}", 0xaa + self.index)
     }
 
-    /// Makes the files that stay as they are.
+    /// Creates the files that do not change.
     pub(super) fn make(&self, memory: &MemoryHost) {
         let line = |path: PathBuf, text: &str| memory.set(path, format!("{text}\n"));
         let root = format!("0000:{:02x}:02.0", self.bus);
@@ -218,7 +218,7 @@ impl Card {
         }
     }
 
-    /// Something happens to it, in this round of the scenario.
+    /// Enters a phase in this round of the scenario.
     pub(super) fn enter(&mut self, phase: Phase, round: u64) {
         if std::mem::replace(&mut self.phase, phase) == Phase::LinkLost {
             self.carrier_changes += 1;
@@ -233,7 +233,7 @@ impl Card {
         }
     }
 
-    /// Lets the counters rise by what moves in this time.
+    /// Advances the counters by the traffic of this time.
     pub(super) fn count(&mut self, passed: Duration, second: u64) {
         let millis = u64::try_from(passed.as_millis()).unwrap_or(u64::MAX);
         let rate = match self.phase {
@@ -241,7 +241,7 @@ impl Card {
             Phase::Degraded => HALVED,
             Phase::LinkLost => 0,
         };
-        // Traffic is never quite even.
+        // Real traffic is never quite even.
         let (there, back) = (uneven(second, self.index), uneven(second, self.index + 7));
         let moved = |part: u64| rate / 1000 * millis / 1000 * part;
         self.received = self.received.wrapping_add(moved(there));
@@ -253,7 +253,7 @@ impl Card {
         }
     }
 
-    /// Writes what moves into the files.
+    /// Writes the counters and states into the files.
     pub(super) fn show(&self, memory: &MemoryHost, phase: Phase) {
         let (speed, width) = if phase == Phase::Degraded { ("8.0 GT/s PCIe", 8) } else { ("16.0 GT/s PCIe", 16) };
         for end in [self.root(), self.function()] {

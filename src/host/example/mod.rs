@@ -1,5 +1,8 @@
-//! A host to look at without one: two ConnectX-6, each with its 200 Gb/s port up, one of which loses half of its PCIe
-//! lanes and speed for a while, and once in a while its link. For `demo`, and for tests that want a host that moves.
+//! The built-in host for `demo` and for tests with moving counters: two ConnectX-6 with a 200 Gb/s port each. The
+//! second card loses half of its PCIe lanes and speed for a while, and now and then its link.
+//!
+//! Its files are fixed and its faults follow a schedule, whereas `tests/common/host.rs` builds hosts of any shape on
+//! disk with what a test asks for: the two share no code because they share no purpose.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +14,7 @@ use super::memory::MemoryHost;
 
 mod card;
 
-/// How long the host had been up when it is first looked at.
+/// Uptime of the host at the start of the scenario.
 const UP_BEFORE: Duration = Duration::from_secs(12 * 24 * 3600 + 4711);
 
 /// The host, in memory.
@@ -24,7 +27,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// The host at the beginning of its scenario.
+    /// The host at the start of its scenario.
     pub fn new() -> Self {
         let memory = Arc::new(MemoryHost::new());
         system(&memory);
@@ -55,7 +58,7 @@ impl Example {
         self.memory.host()
     }
 
-    /// Moves it on to this time since its beginning: counters rise, and the scenario goes on.
+    /// Advances the scenario to this time since its start.
     pub fn advance(&mut self, now: Duration) {
         let passed = now.saturating_sub(self.now);
         let scenario_time = now.saturating_mul(self.pace);
@@ -135,7 +138,7 @@ pub fn phase(now: Duration) -> Phase {
     }
 }
 
-/// How often all has begun again.
+/// Number of the current round.
 fn round(now: Duration) -> u64 {
     now.as_secs() / ROUND
 }
@@ -181,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn it_reads_without_a_fault_in_every_phase() {
+    fn every_phase_reads_without_a_fault() {
         let mut example = Example::new();
         for second in [0, 5, 60, 607, 609, 785, 1_100, 1_300] {
             example.advance(Duration::from_secs(second));
@@ -200,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_story_repeats_and_flaps_seldom() {
+    fn the_scenario_repeats_and_flaps_rarely() {
         let at = |second| phase(Duration::from_secs(second));
         assert_eq!(
             [at(0), at(7), at(8), at(607), at(608)].map(|p| p == Phase::Degraded),
@@ -243,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn counters_move_at_the_rates_of_the_story() {
+    fn counters_move_at_the_rates_of_the_phase() {
         let mut example = Example::new();
         let moved = |example: &Example| -> Vec<u64> {
             of::<RdmaDevice>(&facts(example).0)

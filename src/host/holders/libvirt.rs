@@ -17,7 +17,7 @@ use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::sriov::Mac;
 
-/// Longest file that is read: a large domain has some 50 KiB.
+/// Longest file that is read: a large domain has about 50 KiB.
 const LONGEST: usize = 1 << 20;
 
 /// The reader.
@@ -30,8 +30,8 @@ pub struct LibvirtReader {
 /// One directory of domains.
 #[derive(Default)]
 struct DomainDirectory {
-    /// Files by path, what each looked like when it was read, and the domain in it. Libvirt replaces files whole, so
-    /// one that looks the same is the same.
+    /// Files by path: the stamp when read and the domain in it. Libvirt replaces files whole, so an equal stamp means
+    /// an unchanged file.
     files: BTreeMap<PathBuf, (DirStamp, Option<Domain>)>,
     /// Why something could not be read.
     trouble: Option<ReadError>,
@@ -58,7 +58,7 @@ impl DeviceReader for LibvirtReader {
         if cx.host.io.stamp(&bus).is_ok() {
             for claim in domains.iter_mut().flat_map(|domain| &mut domain.claims) {
                 let entry = cx.host.io.link(&bus.join(claim.address.to_string()));
-                // What is there and cannot be read is there.
+                // An unreadable entry is present all the same.
                 claim.present = Some(!entry.is_err_and(|error| reason_of(&error).is_none()));
             }
         }
@@ -88,7 +88,7 @@ impl DomainDirectory {
 
     fn read_file(&mut self, cx: &mut ReadContext<'_>, path: PathBuf, stamp: DirStamp) {
         let domain = match content(&*cx.host.io, &path, LONGEST) {
-            // One that is just being written is read again next time.
+            // A file that is being written is read again on the next pass.
             Ok(bytes) if bytes.is_empty() => return,
             Ok(bytes) => domain(&bytes).or_else(|| {
                 cx.fault(&path, ReadError::Malformed);
@@ -122,7 +122,7 @@ fn attributes(element: &BytesStart<'_>) -> BTreeMap<String, String> {
     pairs.collect()
 }
 
-/// Reads a domain's file: a `domstatus` with a `domain` in it, or a `domain` alone. None for anything else.
+/// Parses a domain's file: a `domstatus` with a `domain` in it, or a `domain` alone. `None` if it is anything else.
 pub fn domain(bytes: &[u8]) -> Option<Domain> {
     let text = std::str::from_utf8(bytes).ok()?;
     let mut reader = Reader::from_str(text);

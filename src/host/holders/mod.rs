@@ -1,5 +1,5 @@
-//! Who holds functions that were given away: processes with vfio or uio open, libvirt's domains, other network
-//! namespaces. Everything is read; nothing is asked of hardware.
+//! Who uses functions that are passed through: processes with vfio or uio open, libvirt domains, other network
+//! namespaces. Reads files only, never hardware.
 
 pub mod libvirt;
 mod namespaces;
@@ -19,7 +19,7 @@ use crate::model::reading::ReadError;
 /// The collector of holders.
 pub const SPEC: Spec = Spec {
     name: "holders",
-    about: "Who holds VFs: processes with vfio or uio open, libvirt domains, network namespaces",
+    about: "VF users: processes with vfio or uio open, libvirt domains, network namespaces",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
@@ -52,12 +52,12 @@ fn is_refusal(error: &io::Error) -> bool {
     reason_of(error) == Some(ReadError::Permission)
 }
 
-/// What hides where a descriptor or namespace of a process leads.
+/// The permission missing to resolve a descriptor or namespace of a process.
 const fn hides_target(capabilities: Capabilities) -> MissingAccess {
     if capabilities.ptrace { MissingAccess::Refused } else { MissingAccess::Ptrace }
 }
 
-/// What hides the list of a process's descriptors.
+/// The permission missing to list a process's descriptors.
 const fn hides_list(capabilities: Capabilities) -> MissingAccess {
     match (capabilities.search, capabilities.ptrace) {
         (false, false) => MissingAccess::Descriptors,
@@ -66,7 +66,7 @@ const fn hides_list(capabilities: Capabilities) -> MissingAccess {
     }
 }
 
-/// The beginning of a file, at most so many bytes.
+/// The beginning of a file, up to `most` bytes.
 fn content(io: &dyn HostIo, path: &Path, most: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; most];
     let length = io.open(path)?.read(&mut bytes)?;
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn machines_pods_and_programs() {
+    fn holders_are_vms_pods_and_programs() {
         let mut harness = harness();
         process(&harness, 10, "systemd", "/sbin/init", &["/dev/null"]);
         let qemu = "/usr/bin/qemu-system-x86_64 -name guest=vm1,debug-threads=on -S";
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn without_permission_what_is_hidden_is_said_and_nothing_else() {
+    fn without_permission_only_the_missing_capability_is_reported() {
         let mut harness = harness();
         process(&harness, 10, "systemd", "/sbin/init", &["/dev/null"]);
         harness.memory.remove("/proc/10/fd");
@@ -211,7 +211,7 @@ mod tests {
             ("0000:98:00.1", "eth1", "200")
         );
         assert!(eth1.pod.is_some() && found.missing.is_none());
-        // A `/sys` that is another namespace's says nothing of this one.
+        // The `/sys` of another namespace does not show this one.
         harness.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n");
         let found: Namespaces = read(&mut harness);
         assert_eq!((found.interfaces.len(), found.missing), (0, Some(MissingAccess::Namespace)));
@@ -275,7 +275,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_domains_file_holds(text in "(<[a-z ='0-9/]{0,20}>|[a-z&;]{0,8}){0,20}") {
+        fn any_domain_file_parses_without_a_panic(text in "(<[a-z ='0-9/]{0,20}>|[a-z&;]{0,8}){0,20}") {
             let _ = domain(text.as_bytes());
             let _ = domain(LIVE.as_bytes().get(..text.len() * 7 % LIVE.len()).unwrap());
             let _ = pod_of(&text);
@@ -283,13 +283,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_what_this_process_lacks() {
+    fn the_missing_capability_is_named() {
         let capabilities = |search, ptrace| Capabilities { ptrace, search };
         assert_eq!(hides_list(capabilities(false, false)).as_str(), "CAP_SYS_PTRACE with CAP_DAC_READ_SEARCH");
         assert_eq!(hides_list(capabilities(false, true)).as_str(), "CAP_DAC_READ_SEARCH");
         assert_eq!(hides_list(capabilities(true, false)).as_str(), "CAP_SYS_PTRACE");
         assert_eq!(hides_target(capabilities(false, false)).as_str(), "CAP_SYS_PTRACE");
-        // With everything and still refused, no capability helps.
+        // If all capabilities are there and access is still denied, none helps.
         for hidden in [hides_list(capabilities(true, true)), hides_target(capabilities(false, true))] {
             assert_eq!(hidden, MissingAccess::Refused);
             assert!(!hidden.as_str().contains("CAP_"));

@@ -13,17 +13,17 @@ use crate::host::function::address_of;
 use crate::model::holder::{MissingAccess, NamespaceInterface, Namespaces, NetworkNamespace};
 use crate::model::snapshot::Fact;
 
-/// Every so many passes all processes' namespaces are looked up; in between, those of new processes.
+/// Every this many passes the namespaces of all processes are read; in between, those of new processes.
 const ALL: u64 = 4;
 
-/// How many processes of a namespace are tried until one shows its interfaces.
+/// How many processes of a namespace are tried before its interfaces count as hidden.
 const TRIES: usize = 4;
 
 /// The reader.
 #[derive(Default)]
 pub(super) struct NamespaceReader {
     passes: u64,
-    /// The namespace of each process by its number, or what hides it.
+    /// The network namespace of each process, or the missing permission.
     known: BTreeMap<u32, Result<u64, MissingAccess>>,
 }
 
@@ -58,7 +58,7 @@ impl DeviceReader for NamespaceReader {
         let mut found =
             Namespaces { missing: self.known.values().find_map(|seen| seen.err()), ..Namespaces::default() };
         for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
-            // Nobody lives there through whom it could be seen.
+            // No process is in it, so it cannot be inspected.
             tracing::trace!(number, "a namespace without processes");
             found.missing = found.missing.or(Some(MissingAccess::Namespace));
         }
@@ -82,8 +82,8 @@ impl DeviceReader for NamespaceReader {
     }
 }
 
-/// The number of a process's network namespace (`net:[4026531840]`), or what hides it; none for a process that is no
-/// more.
+/// The number of a process's network namespace (`net:[4026531840]`), or the missing permission. `None` if the process
+/// has ended.
 fn namespace(cx: &ReadContext<'_>, process: &str) -> Option<Result<u64, MissingAccess>> {
     let target = match cx.host.io.link(&cx.host.procfs.join(process).join("ns/net")) {
         Ok(target) => target,
@@ -93,7 +93,7 @@ fn namespace(cx: &ReadContext<'_>, process: &str) -> Option<Result<u64, MissingA
     number.ok().map(Ok)
 }
 
-/// Named namespaces by number: files that namespaces are mounted on.
+/// Named namespaces by number: the files that they are mounted on.
 fn names(cx: &ReadContext<'_>) -> BTreeMap<u64, Arc<str>> {
     let directory = &cx.host.roots.netns;
     let names = cx.host.io.list(directory).unwrap_or_default();
@@ -101,7 +101,8 @@ fn names(cx: &ReadContext<'_>) -> BTreeMap<u64, Arc<str>> {
     names.iter().filter_map(|name| Some((number(name)?, Arc::from(name.as_str())))).collect()
 }
 
-/// The interfaces of PCI functions that a process sees, or what hides them: its `/sys` may be another namespace's.
+/// The interfaces of PCI functions that a process sees, or the missing permission. Its `/sys` may belong to another
+/// namespace.
 fn interfaces(cx: &ReadContext<'_>, pid: u32, namespace: &Arc<str>) -> Result<Vec<NamespaceInterface>, MissingAccess> {
     let process = cx.host.procfs.join(pid.to_string());
     let class = process.join("root").join("sys/class/net");
@@ -144,7 +145,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_the_parser(text in any::<String>(), names in proptest::collection::btree_set("[a-z0-9.@]{1,15}", 0..5)) {
+        fn any_text_parses_without_a_panic(text in any::<String>(), names in proptest::collection::btree_set("[a-z0-9.@]{1,15}", 0..5)) {
             let _ = devices_of(&text);
             let rows: Vec<String> = names.iter().map(|name| format!("{name:>6}: 0 1 2\n")).collect();
             prop_assert_eq!(devices_of(&format!("Inter-|\n face |\n{}", rows.concat())), names);

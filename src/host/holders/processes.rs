@@ -1,4 +1,4 @@
-//! ProcessReader that have functions open (`/proc/<pid>/fd`, `fdinfo`).
+//! Processes that have functions open (`/proc/<pid>/fd`, `fdinfo`).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::model::sriov::is_user_space;
 /// Longest command line that is read: libvirt's are some 10 KiB.
 const COMMAND_LINE: usize = 64 * 1024;
 
-/// Every so many passes all processes are looked into; in between, those that are new, have functions open, or are
+/// Every so many passes all processes are inspected into; in between, those that are new, have functions open, or are
 /// known to open them.
 const ALL: u64 = 4;
 
@@ -24,7 +24,7 @@ const ALL: u64 = 4;
 #[derive(Default)]
 pub(super) struct ProcessReader {
     passes: u64,
-    /// ProcessReader that were looked into, and what they had open.
+    /// Processes that were inspected, and what they had open.
     known: BTreeMap<u32, Option<Opener>>,
     missing: Option<MissingAccess>,
     /// QEMUs by their command lines.
@@ -47,7 +47,7 @@ impl DeviceReader for ProcessReader {
             return vec![Arc::new(Openers::default())];
         }
         if !has_given_away(cx) {
-            // Nothing can be open: no process needs to be looked into.
+            // Nothing can be open, so no process needs to be inspected.
             self.known.clear();
             self.machines.clear();
             self.passes = 0;
@@ -61,18 +61,18 @@ impl DeviceReader for ProcessReader {
         for pid in pids {
             let due = all || self.known.get(&pid).is_none_or(Option::is_some) || opens_functions(cx, pid);
             if due {
-                let looked = look(cx, pid);
+                let inspected = inspect(cx, pid);
                 match machine(cx, pid) {
-                    Some(machine) if looked.is_ok() => drop(self.machines.insert(pid, without_claims(machine))),
+                    Some(machine) if inspected.is_ok() => drop(self.machines.insert(pid, without_claims(machine))),
                     Some(machine) => drop(self.machines.insert(pid, machine)),
                     None => drop(self.machines.remove(&pid)),
                 }
-                match looked {
+                match inspected {
                     Ok(opener) => {
                         self.known.insert(pid, opener);
                     }
                     Err(ProcessError::Hidden(what)) => missing = Some(what),
-                    // It ended meanwhile.
+                    // It has ended.
                     Err(ProcessError::Ended) => {
                         self.known.remove(&pid);
                     }
@@ -131,16 +131,16 @@ fn name(cx: &ReadContext<'_>, pid: u32) -> Option<Arc<str>> {
     std::str::from_utf8(&bytes).ok().map(|text| Arc::from(text.trim_end()))
 }
 
-/// Why a process was not looked into.
+/// Why a process was not inspected.
 enum ProcessError {
-    /// It may not be.
+    /// A permission is missing.
     Hidden(MissingAccess),
-    /// It is no more.
+    /// It has ended.
     Ended,
 }
 
-/// What a process has open; none when that is nothing of interest.
-fn look(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessError> {
+/// The functions that a process has open; `None` if there are none.
+fn inspect(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessError> {
     let directory = cx.host.procfs.join(pid.to_string());
     let descriptors = directory.join("fd");
     let mut handles = Vec::new();
@@ -159,7 +159,7 @@ fn look(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessError> 
             let info = content(&*cx.host.io, &directory.join("fdinfo").join(&descriptor), 4096).unwrap_or_default();
             handles.extend(std::str::from_utf8(&info).ok().and_then(function));
         } else {
-            handles.extend(handle(target));
+            handles.extend(device_file_of(target));
         }
     }
     if handles.is_empty() {
@@ -186,7 +186,7 @@ fn start_time(stat: &[u8]) -> Option<u64> {
 }
 
 /// What a descriptor's target is: `/dev/vfio/40`, `/dev/vfio/noiommu-3`, `/dev/vfio/devices/vfio3`, `/dev/uio2`.
-fn handle(target: &str) -> Option<DeviceFile> {
+fn device_file_of(target: &str) -> Option<DeviceFile> {
     let node = target.strip_prefix("/dev/")?;
     let node = node.strip_suffix(" (deleted)").unwrap_or(node);
     if node.starts_with("vfio/devices/vfio") {
@@ -213,11 +213,14 @@ mod tests {
 
     #[test]
     fn descriptors() {
-        assert_eq!(handle("/dev/vfio/40"), Some(DeviceFile::Group(40)));
-        assert_eq!(handle("/dev/vfio/noiommu-3"), Some(DeviceFile::Group(3)));
-        assert_eq!(handle("/dev/vfio/devices/vfio3"), Some(DeviceFile::Node("vfio/devices/vfio3".into())));
-        assert_eq!(handle("/dev/uio2"), Some(DeviceFile::Node("uio2".into())));
-        assert_eq!((handle("/dev/vfio/vfio"), handle("/dev/null"), handle("socket:[1]")), (None, None, None));
+        assert_eq!(device_file_of("/dev/vfio/40"), Some(DeviceFile::Group(40)));
+        assert_eq!(device_file_of("/dev/vfio/noiommu-3"), Some(DeviceFile::Group(3)));
+        assert_eq!(device_file_of("/dev/vfio/devices/vfio3"), Some(DeviceFile::Node("vfio/devices/vfio3".into())));
+        assert_eq!(device_file_of("/dev/uio2"), Some(DeviceFile::Node("uio2".into())));
+        assert_eq!(
+            (device_file_of("/dev/vfio/vfio"), device_file_of("/dev/null"), device_file_of("socket:[1]")),
+            (None, None, None)
+        );
         let info =
             "pos:\t0\nflags:\t02000002\nvfio-device-syspath: /sys/devices/pci0000:e0/0000:e0:01.1/0000:e8:00.0\n";
         assert_eq!(function(info), Some(DeviceFile::Function("0000:e8:00.0".parse().unwrap())));
@@ -232,8 +235,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there(text in ".{0,60}", bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
-            let _ = (handle(&text), function(&text), start_time(&bytes));
+        fn any_input_parses_without_a_panic(text in ".{0,60}", bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+            let _ = (device_file_of(&text), function(&text), start_time(&bytes));
         }
     }
 }

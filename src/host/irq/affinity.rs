@@ -9,10 +9,10 @@ use crate::host::text;
 use crate::model::irq::CpuSet;
 use crate::model::reading::{ReadError, Reading};
 
-/// What seldom changes is read again after so many passes, or when the CPUs in force have changed.
+/// What rarely changes is read again after this many passes, or when the effective CPUs have changed.
 const SELDOM: u32 = 20;
 
-/// The files of one vector, and what they said.
+/// The files of one vector, and their last values.
 pub(super) struct VectorAffinity {
     effective_file: PolledFile,
     allowed_file: PolledFile,
@@ -20,11 +20,11 @@ pub(super) struct VectorAffinity {
     age: u32,
     /// CPUs that serve it.
     pub(super) effective: Option<Arc<CpuSet>>,
-    /// CPUs that may.
+    /// CPUs that may serve it.
     pub(super) allowed: Option<Arc<CpuSet>>,
-    /// CPUs that its driver would like.
+    /// CPUs that its driver prefers.
     pub(super) hint: Option<Arc<CpuSet>>,
-    /// Whether the kernel lets nobody change it.
+    /// Whether the kernel manages it, so that nobody can change it.
     pub(super) managed: bool,
 }
 
@@ -44,10 +44,10 @@ impl VectorAffinity {
         }
     }
 
-    /// Looks again. There may be thousands of vectors: no descriptor is kept.
-    pub(super) fn look(&mut self, cx: &mut ReadContext<'_>) {
+    /// Reads the files again. There may be thousands of vectors, so no descriptor stays open.
+    pub(super) fn refresh(&mut self, cx: &mut ReadContext<'_>) {
         let before = self.effective.take();
-        self.effective = kept(before.as_ref(), self.effective_file.read(cx, list));
+        self.effective = reuse(before.as_ref(), self.effective_file.read(cx, list));
         self.effective_file.close();
         if self.age > 0 && self.age < SELDOM && self.effective == before {
             self.age += 1;
@@ -55,12 +55,12 @@ impl VectorAffinity {
         }
         self.age = 1;
         let before = self.allowed.take();
-        self.allowed = kept(before.as_ref(), self.allowed_file.read(cx, list));
+        self.allowed = reuse(before.as_ref(), self.allowed_file.read(cx, list));
         self.allowed_file.close();
         let before = self.hint.take();
-        self.hint = kept(before.as_ref(), self.hint_file.read(cx, mask));
+        self.hint = reuse(before.as_ref(), self.hint_file.read(cx, mask));
         self.hint_file.close();
-        // Where it cannot be asked for, nobody is said to be in the way.
+        // If the mode is unknown, the vector counts as changeable.
         self.managed = matches!(cx.host.io.is_writable(self.allowed_file.path()), Ok(Some(false)));
     }
 
@@ -70,7 +70,7 @@ impl VectorAffinity {
 }
 
 /// The value before where it is the same.
-fn kept(before: Option<&Arc<CpuSet>>, now: Reading<CpuSet>) -> Option<Arc<CpuSet>> {
+fn reuse(before: Option<&Arc<CpuSet>>, now: Reading<CpuSet>) -> Option<Arc<CpuSet>> {
     let now = now.value()?;
     match before {
         Some(before) if **before == now => Some(Arc::clone(before)),
@@ -98,10 +98,10 @@ fn some(reading: Reading<CpuSet>) -> Reading<CpuSet> {
     }
 }
 
-/// A host has many processes: they are gone through once in so many passes.
+/// Processes are searched once in this many passes: a host has many.
 const PROCESS_SCAN_INTERVAL: u32 = 40;
 
-/// Looks for irqbalance.
+/// Detects irqbalance: by its socket in `/run`, or its process.
 #[derive(Debug, Default)]
 pub(super) struct IrqbalanceDetector {
     passes: u32,
@@ -109,15 +109,15 @@ pub(super) struct IrqbalanceDetector {
 }
 
 impl IrqbalanceDetector {
-    /// Whether it runs. What cannot be read says nothing.
-    pub(super) fn runs(&mut self, cx: &mut ReadContext<'_>) -> bool {
-        let again = self.passes.is_multiple_of(PROCESS_SCAN_INTERVAL);
+    /// Whether it runs. An unreadable file counts as absent.
+    pub(super) fn is_running(&mut self, cx: &mut ReadContext<'_>) -> bool {
+        let scan = self.passes.is_multiple_of(PROCESS_SCAN_INTERVAL);
         self.passes = self.passes.wrapping_add(1);
         self.process = self.process.take().filter(|comm| is_irqbalance(cx, comm));
         if self.process.is_some() {
             return true;
         }
-        if again {
+        if scan {
             let names = cx.host.io.list(&cx.host.procfs).unwrap_or_default();
             let processes = names.iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
             let mut comms = processes.map(|name| cx.host.procfs.join(name).join("comm"));
@@ -136,7 +136,7 @@ fn is_irqbalance(cx: &ReadContext<'_>, comm: &Path) -> bool {
 fn has_socket(cx: &ReadContext<'_>) -> bool {
     let run = cx.host.beside("run");
     let listed = |path: PathBuf| cx.host.io.list(&path).unwrap_or_default();
-    // irqbalance's own name for it: `irqbalance` and its process number.
+    // irqbalance names it `irqbalance<pid>.sock`.
     let socket = |name: &String| name.strip_prefix("irqbalance").is_some_and(|rest| rest.contains(".sock"));
     listed(run.join("irqbalance")).iter().any(socket) || listed(run).iter().any(socket)
 }
@@ -149,7 +149,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..64), like in "[0-9a-f,-]{0,40}") {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64), like in "[0-9a-f,-]{0,40}") {
             let _ = (list(&bytes), mask(&bytes), list(like.as_bytes()), mask(like.as_bytes()));
         }
 

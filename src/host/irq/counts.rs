@@ -15,13 +15,13 @@ use crate::model::irq::CpuSet;
 use crate::model::irq::RawCounts;
 use crate::model::reading::{ReadError, Reading};
 
-/// A vector's own file costs about so many rows of the table: an open, and a count for each CPU that there could be.
+/// A vector's own file costs about as much as this many rows of the table: an open, and a count for each possible CPU.
 const ROWS_A_FILE: usize = 8;
 
-/// How many rows the table has is counted again after so many passes.
+/// The rows of the table are counted again after this many passes.
 const RECOUNT: u32 = 40;
 
-/// What a pass found of one vector.
+/// Counts and action names of one vector.
 #[derive(Debug, Clone, Default)]
 pub(super) struct VectorCounts {
     /// Counts by CPU.
@@ -30,7 +30,7 @@ pub(super) struct VectorCounts {
     pub(super) actions: Option<Arc<str>>,
 }
 
-/// A function whose vectors are known by their names only.
+/// A function whose vectors are known only by their names.
 pub(super) struct UnlistedFunction {
     pub(super) address: PciAddress,
     pub(super) text: String,
@@ -42,10 +42,10 @@ pub(super) struct UnlistedFunction {
 pub(super) struct VectorCounter {
     buffer: TableBuffer,
     passes: u32,
-    /// RowVisitor of the table, where vectors have files of their own.
+    /// Number of rows in the table, if vectors have files of their own.
     rows: Option<usize>,
     possible: Option<CpuSet>,
-    /// A vector's file ended before its last CPU: they hold a page.
+    /// A vector's file was cut off before its last CPU: files end at a page.
     cut_off: bool,
 }
 
@@ -78,7 +78,7 @@ impl VectorCounter {
         !self.cut_off && self.possible.is_some() && self.rows.is_some_and(|rows| wanted * ROWS_A_FILE < rows)
     }
 
-    /// None when a file does not have a count for every CPU that there could be.
+    /// `None` if a file lacks the count of a possible CPU.
     fn read_files(
         &self,
         cx: &mut ReadContext<'_>,
@@ -124,11 +124,11 @@ impl VectorCounter {
     }
 }
 
-/// `0,12,0,4294967295`: a count for each of these CPUs. None inside when there are fewer.
+/// `0,12,0,4294967295`: a count for each of these CPUs. The inner `None` means that there are fewer.
 fn per_cpu(bytes: &[u8], possible: &[u32]) -> Reading<Option<RawCounts>> {
     let counts = bytes.split(|byte| *byte == b',').map(|count| u32::try_from(text::parse_decimal(count)?).ok());
     let Some(counts) = counts.collect::<Option<Vec<u32>>>() else {
-        // The last count may be cut off behind its comma.
+        // The page may end after the last comma.
         let cut = bytes.last() == Some(&b',');
         return if cut { Reading::Value(None) } else { Reading::Unreadable(ReadError::Malformed) };
     };
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_page_may_cut_a_list_off() {
+    fn a_list_cut_off_at_a_page_is_incomplete() {
         let counts = |text: &str| per_cpu(text.as_bytes(), &[0, 1, 4]);
         assert_eq!(counts("1,0,4294967295"), Reading::Value(Some(RawCounts::from([(0, 1), (4, u32::MAX)]))));
         assert_eq!(counts("1,0"), Reading::Value(None));
@@ -192,7 +192,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = per_cpu(&bytes, &[0, 1]);
         }
     }

@@ -1,4 +1,4 @@
-//! The functions whose vectors are read: those of RDMA devices, and their silent siblings.
+//! The functions whose vectors are read: those of RDMA devices, and sibling functions that serve the same card.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,20 +19,20 @@ pub(super) struct IrqFunctionFiles {
     numa_node: Option<u32>,
 }
 
-/// RowCollector of them.
+/// All functions.
 #[derive(Default)]
 pub(super) struct IrqFunctions {
     functions: BTreeMap<PciAddress, IrqFunctionFiles>,
-    /// What each driver had bound when its silent functions were last looked for, and which those were.
+    /// The functions that each driver had bound at the last search for siblings, and the siblings found.
     bound: BTreeMap<PathBuf, (Vec<String>, BTreeMap<PciAddress, PathBuf>)>,
 }
 
 impl IrqFunctions {
-    /// Looks which there are now.
+    /// Updates the set of functions.
     ///
     /// # Errors
-    /// The reason why RDMA devices could not be listed.
-    pub(super) fn look(&mut self, cx: &mut ReadContext<'_>, filter: &Filter) -> Result<(), ReadError> {
+    /// Why the RDMA devices could not be listed.
+    pub(super) fn refresh(&mut self, cx: &mut ReadContext<'_>, filter: &Filter) -> Result<(), ReadError> {
         let DeviceInventory { allowed, excluded } = DeviceInventory::read(cx, filter)?;
         let mut now: BTreeMap<PciAddress, PathBuf> =
             allowed.iter().map(|device| (device.address, device.function.clone())).collect();
@@ -56,7 +56,7 @@ impl IrqFunctions {
         self.functions.iter()
     }
 
-    /// A function's NUMA node; -1 is none. Asked until it has one: it cannot move.
+    /// A function's NUMA node; -1 means none. Read until it has one, because a function cannot move.
     pub(super) fn numa_node(&mut self, cx: &mut ReadContext<'_>, address: PciAddress) -> Option<u32> {
         let function = self.functions.get_mut(&address)?;
         if function.numa_node.is_none() {
@@ -66,8 +66,8 @@ impl IrqFunctions {
         function.numa_node
     }
 
-    /// IrqFunctions that the same driver has bound, of the same model and with neither an RDMA device nor a network
-    /// interface of their own: the second half of a card that sits on two sockets serves the first half's queues.
+    /// Functions of the same driver and model that have neither an RDMA device nor a network interface: the second half
+    /// of a card that spans two sockets serves the first half's queues.
     fn siblings(
         &mut self,
         cx: &mut ReadContext<'_>,
@@ -117,8 +117,8 @@ fn numa_node(bytes: &[u8]) -> Reading<u32> {
     }
 }
 
-/// The numbers of a function's vectors; none where the host does not list them (a recorded one may have kept the
-/// directory alone).
+/// The numbers of a function's vectors; `None` if the host does not list them (a recorded host may have only the
+/// directory).
 pub(super) fn vectors(cx: &mut ReadContext<'_>, function: &Path) -> Option<BTreeSet<u32>> {
     let directory = function.join("msi_irqs");
     match cx.host.io.list(&directory) {
@@ -148,7 +148,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..16)) {
             let _ = numa_node(&bytes);
         }
 

@@ -1,5 +1,5 @@
-//! Interrupt vectors of the functions that RDMA devices hang on (`msi_irqs`, `/proc/irq`, `/proc/interrupts`,
-//! `/sys/kernel/irq`), the CPUs that there are, and whether irqbalance moves vectors.
+//! Interrupt vectors of the functions behind RDMA devices (`msi_irqs`, `/proc/irq`, `/proc/interrupts`,
+//! `/sys/kernel/irq`), the host's CPUs, and whether irqbalance moves vectors.
 
 mod affinity;
 mod counts;
@@ -26,7 +26,7 @@ use functions::IrqFunctions;
 /// The collector of interrupts.
 pub const SPEC: Spec = Spec {
     name: "irq",
-    about: "Interrupt vectors of RDMA devices: which CPUs serve them, how often, and who decides that",
+    about: "Interrupt vectors of RDMA devices: CPUs, counts, affinity, irqbalance",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
@@ -59,7 +59,7 @@ impl Collector for IrqCollector {
     }
 }
 
-/// RowCollector vectors: the kernel has one table for them.
+/// Reads all vectors at once: the kernel has one table for them.
 struct IrqReader {
     filter: Filter,
     functions: IrqFunctions,
@@ -70,7 +70,7 @@ struct IrqReader {
 }
 
 impl IrqReader {
-    /// Each function's vectors by number, with what was counted of them.
+    /// Each function's vectors by number; their counts go to `counted`.
     fn count(&mut self, cx: &mut ReadContext<'_>) -> BTreeMap<PciAddress, BTreeSet<u32>> {
         let mut vectors: BTreeMap<PciAddress, BTreeSet<u32>> = BTreeMap::new();
         let mut unlisted = Vec::new();
@@ -98,7 +98,7 @@ impl IrqReader {
 
     fn vector(&mut self, cx: &mut ReadContext<'_>, irq: u32) -> IrqVector {
         let affinity = self.affinities.entry(irq).or_insert_with(|| VectorAffinity::new(&cx.host.procfs, irq));
-        affinity.look(cx);
+        affinity.refresh(cx);
         let VectorCounts { counts, actions } = self.counted.get(&irq).cloned().unwrap_or_default();
         IrqVector {
             irq,
@@ -115,7 +115,7 @@ impl IrqReader {
 
 impl DeviceReader for IrqReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
-        if let Err(reason) = self.functions.look(cx, &self.filter) {
+        if let Err(reason) = self.functions.refresh(cx, &self.filter) {
             cx.fault(Path::new("class/infiniband"), reason);
             return Vec::new();
         }
@@ -141,7 +141,7 @@ impl IrqReader {
             PolledFile::new(cx.host.sysfs.join("devices/system/cpu").join(name)).read(cx, list).value()
         };
         let (online, offline, isolated) = (cpus("online"), cpus("offline"), cpus("isolated"));
-        IrqHost { online, offline, isolated, irqbalance: self.irqbalance.runs(cx) }
+        IrqHost { online, offline, isolated, irqbalance: self.irqbalance.is_running(cx) }
     }
 }
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn vectors_of_a_function_and_of_its_silent_other_half() {
+    fn vectors_of_a_function_and_its_sibling() {
         let mut harness = harness();
         card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40, 41]);
         card(&harness, "0000:a1:00.0", None, "1", &[50]);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn names_tell_where_vectors_are_not_listed() {
+    fn names_identify_vectors_that_are_not_listed() {
         let mut harness = harness();
         card(&harness, "0000:81:00.0", Some("mlx5_0"), "-1", &[]);
         harness.memory.set("/sys/devices/pci0000:80/0000:81:00.0/net/eth2/type", "1\n");

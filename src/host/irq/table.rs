@@ -1,4 +1,4 @@
-//! `/proc/interrupts`, as a stream: rows of CPUs' counts, of which only those that someone asks for are taken apart.
+//! `/proc/interrupts` as a stream: rows of counts by CPU, of which only the wanted ones are parsed.
 //!
 //! The header names the CPUs that are online; a row has a number, a colon, one count for each of them, the chip, mostly
 //! its line there, and the names of the actions. Architectures add rows of their own with letters and other columns.
@@ -7,13 +7,13 @@ use std::io;
 
 use crate::host::io::OpenFile;
 
-/// Bytes asked for at once.
+/// Bytes read at once.
 const CHUNK: usize = 64 * 1024;
 
-/// Longest row: 8192 CPUs have 90 KiB. A longer one is passed over.
+/// Longest row: 8192 CPUs take 90 KiB. A longer one is skipped.
 const LONGEST_ROW: usize = 1024 * 1024;
 
-/// Room for rows, kept from one pass to the next.
+/// Buffers that are reused from one pass to the next.
 #[derive(Debug, Default)]
 pub struct TableBuffer {
     window: Vec<u8>,
@@ -21,28 +21,27 @@ pub struct TableBuffer {
     counts: Vec<(u32, u32)>,
 }
 
-/// Who takes rows.
+/// Receives the rows of the table.
 pub trait RowVisitor {
-    /// Whether the row of this interrupt is to be taken apart; with `false` for all that are known by number only,
-    /// [`Self::wants_named`] may still ask for one by its names.
+    /// Whether to parse the row of this interrupt. If not, [`Self::wants_named`] is asked with its names.
     fn wants(&mut self, irq: u32) -> bool;
 
-    /// Whether a row that was not wanted by its number is wanted for what stands after its counts.
+    /// Whether to parse a row because of the names after its counts.
     fn wants_named(&mut self, _irq: u32, _tail: &RowNames<'_>) -> bool {
         false
     }
 
-    /// A row: the counts that are not zero by CPU, and what stands after them. No counts where the row does not fit
-    /// the header, because a CPU came or went meanwhile.
+    /// Takes a row: its non-zero counts by CPU, and the names after them. `None` if the row does not fit the header,
+    /// because a CPU came or went during the read.
     fn row(&mut self, irq: u32, counts: Option<&[(u32, u32)]>, names: &RowNames<'_>);
 }
 
-/// What stands after the counts of a row.
+/// The names after the counts of a row.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RowNames<'a> {
     /// The interrupt chip: `IR-PCI-MSIX-0000:01:00.0`.
     pub chip: &'a str,
-    /// Names of the actions, joined by `, `; empty when nobody handles it.
+    /// Names of the actions, joined by `, `; empty if the interrupt has no handler.
     pub actions: &'a str,
 }
 
@@ -118,7 +117,7 @@ fn parse_row(line: &[u8], columns: &[u32], counts: &mut Vec<(u32, u32)>, rows: &
         rows.row(irq, complete.then_some(&**counts), &parse_tail(rest));
         return;
     }
-    // The names alone, from behind the last count.
+    // Only the names, after the last count.
     let after = rest.iter().position(|byte| !byte.is_ascii_digit() && *byte != b' ').unwrap_or(rest.len());
     let names = parse_tail(rest.get(after..).unwrap_or_default());
     if rows.wants_named(irq, &names) {
@@ -127,7 +126,7 @@ fn parse_row(line: &[u8], columns: &[u32], counts: &mut Vec<(u32, u32)>, rows: &
     }
 }
 
-/// Takes one count for each column. False where there are more or fewer, or one is no 32-bit number.
+/// Parses one count for each column. False if there are more or fewer, or one is not a 32-bit number.
 fn parse_counts<'a>(mut rest: &'a [u8], columns: &[u32], counts: &mut Vec<(u32, u32)>) -> (bool, &'a [u8]) {
     counts.clear();
     for cpu in columns {
@@ -168,7 +167,7 @@ fn digits(text: &[u8]) -> Option<(u32, &[u8])> {
 /// trigger is told, `  PCI-MSI  mlx5_comp0@pci:…` where a chip has no lines (s390). A chip's name may have more than one
 /// word (`SiFive PLIC`); two spaces stand before the names of the actions.
 fn parse_tail(rest: &[u8]) -> RowNames<'_> {
-    // An action's name may be any bytes; up to the first that are no text it still tells whose it is.
+    // An action's name may be any bytes; the valid text before the first bad byte is enough to identify it.
     let text = match std::str::from_utf8(rest) {
         Ok(text) => text,
         Err(error) => rest.get(..error.valid_up_to()).and_then(|text| std::str::from_utf8(text).ok()).unwrap_or(""),
@@ -214,16 +213,16 @@ fn word(text: &str) -> (&str, &str) {
     text.split_at(text.find(char::is_whitespace).unwrap_or(text.len()))
 }
 
-/// Whether a row belongs to this function: its address in the name of an action (`mlx5_comp0@pci:0000:98:00.0`,
-/// `ice-0000:84:00.0:misc`) or of the chip (`IR-PCI-MSIX-0000:98:00.0`), or one of its interfaces in the name of a
-/// queue (`eth2-TxRx-0`, `ice-eth2-rx-3`).
+/// Whether a row belongs to this function, on hosts that do not list a function's vectors (`msi_irqs`): its address is
+/// in the name of an action (`mlx5_comp0@pci:0000:98:00.0`, `ice-0000:84:00.0:misc`) or of the chip
+/// (`IR-PCI-MSIX-0000:98:00.0`), or one of its interfaces in the name of a queue (`eth2-TxRx-0`, `ice-eth2-rx-3`).
 pub(super) fn belongs(names: &RowNames<'_>, address: &str, interfaces: &[String]) -> bool {
     names.chip.strip_suffix(address).is_some_and(|before| before.ends_with('-'))
         || names.actions.split(", ").any(|action| names_address(action, address) || names_queue(action, interfaces))
 }
 
 fn names_address(action: &str, address: &str) -> bool {
-    // An address within a longer one (a domain of five digits) is another's.
+    // An address within a longer one (a domain of five digits) belongs to another function.
     let whole = |at: usize| !action[..at].ends_with(|char: char| char.is_ascii_hexdigit());
     action.match_indices(address).any(|(at, _)| whole(at))
 }
@@ -317,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_table_is_said() {
+    fn a_file_without_a_header_is_an_error() {
         for wrong in ["", "\n", "CPU0 CPUx\n", "  0:   1\n", "CPU4294967296\n"] {
             assert_eq!(rows(wrong.as_bytes(), 9).0.unwrap_err().kind(), io::ErrorKind::InvalidData, "{wrong:?}");
         }
@@ -373,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_without_end_is_passed_over() {
+    fn an_endless_row_is_skipped() {
         let long = format!("CPU0\n 1: 2 chip 0-edge {}\n 2: 3 chip 0-edge b\n", "x".repeat(3 * LONGEST_ROW));
         let mut all = RowCollector::default();
         let mut buffer = TableBuffer::default();
@@ -394,13 +393,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..400), step in 1usize..64) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), step in 1usize..64) {
             let _ = rows(&bytes, step);
             let _ = rows(&[b"CPU0 CPU1\n", &*bytes].concat(), step);
         }
 
         #[test]
-        fn almost_tables_break_nothing(text in "( *[0-9]{1,11}:?( +[0-9]{1,11}){0,4} +[A-Za-z:-]{0,9}\n?){0,6}", step in 1usize..64) {
+        fn near_tables_parse_without_a_panic(text in "( *[0-9]{1,11}:?( +[0-9]{1,11}){0,4} +[A-Za-z:-]{0,9}\n?){0,6}", step in 1usize..64) {
             let _ = rows(format!("CPU0 CPU1\n{text}").as_bytes(), step);
         }
 
@@ -452,7 +451,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_breaks_them(chip in any::<String>(), actions in any::<String>()) {
+        fn any_text_parses_without_a_panic(chip in any::<String>(), actions in any::<String>()) {
             let _ = belongs(&names(&chip, &actions), "0000:84:00.0", &["e".to_owned()]);
         }
     }

@@ -1,4 +1,4 @@
-//! A host in memory, for the demonstration and for tests: its files can change while they are being read.
+//! A host in memory, for the demo and for tests: its files can change while they are being read.
 
 mod tree;
 
@@ -14,8 +14,8 @@ use tree::{LastLink, MemoryFile, MemoryNode, MemoryTree};
 /// A file system in memory that behaves as sysfs does towards a reader: open files show new content, removed ones
 /// fail with ENODEV, links are followed wherever they stand in a path.
 ///
-/// Changes follow links too, make the directories on the way and replace what else stands there. One at a path
-/// that leads round in links does nothing.
+/// Changes follow links, create missing directories and replace whatever is in the way. A change at a path that loops
+/// through links does nothing.
 #[derive(Debug)]
 pub struct MemoryHost {
     tree: RwLock<MemoryTree>,
@@ -34,33 +34,33 @@ impl MemoryHost {
         Host { io, sysfs, procfs, roots, route: None, live: false }
     }
 
-    /// Gives a file this content; makes it if there is none.
+    /// Writes a file; creates it if needed.
     pub fn set(&self, path: impl AsRef<Path>, content: impl Into<Vec<u8>>) {
         if let Some(file) = self.change().file(path.as_ref()) {
             file.set(Ok(content.into()));
         }
     }
 
-    /// Lets reads of a file fail; makes it if there is none. [`Self::set`] ends that.
+    /// Makes reads of a file fail until the next [`Self::set`]; creates it if needed.
     pub fn fail(&self, path: impl AsRef<Path>, errno: Errno) {
         if let Some(file) = self.change().file(path.as_ref()) {
             file.set(Err(errno));
         }
     }
 
-    /// Lets reads of a file hang until [`Self::release`] or its removal; makes it if there is none.
+    /// Makes reads of a file block until [`Self::release`] or its removal; creates it if needed.
     pub fn block(&self, path: impl AsRef<Path>) {
         if let Some(file) = self.change().file(path.as_ref()) {
             file.block(true);
         }
     }
 
-    /// Lets all hanging reads go on.
+    /// Lets all blocked reads continue.
     pub fn release(&self) {
-        self.look().files().for_each(|file| file.block(false));
+        self.tree().files().for_each(|file| file.block(false));
     }
 
-    /// Makes a directory that may stay empty; those with entries need no making.
+    /// Creates a directory that may stay empty; parents of entries are created anyway.
     pub fn directory(&self, path: impl AsRef<Path>) {
         self.change().directory(path.as_ref());
     }
@@ -75,7 +75,7 @@ impl MemoryHost {
         self.change().remove(path.as_ref());
     }
 
-    fn look(&self) -> RwLockReadGuard<'_, MemoryTree> {
+    fn tree(&self) -> RwLockReadGuard<'_, MemoryTree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -92,7 +92,7 @@ impl Default for MemoryHost {
 
 impl HostIo for MemoryHost {
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
-        let tree = self.look();
+        let tree = self.tree();
         match tree.node(tree.find(path, LastLink::Follow)?) {
             Some(MemoryNode::MemoryFile(file)) => Ok(Box::new(OpenMemoryFile(Arc::clone(file)))),
             _ => Err(Errno::ISDIR.into()),
@@ -100,7 +100,7 @@ impl HostIo for MemoryHost {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let tree = self.look();
+        let tree = self.tree();
         match tree.node(tree.find(path, LastLink::Follow)?) {
             Some(MemoryNode::MemoryDirectory(directory)) => {
                 Ok(directory.names().map(|name| name.to_string_lossy().into_owned()).collect())
@@ -110,7 +110,7 @@ impl HostIo for MemoryHost {
     }
 
     fn link(&self, path: &Path) -> io::Result<PathBuf> {
-        let tree = self.look();
+        let tree = self.tree();
         match tree.node(tree.find(path, LastLink::Keep)?) {
             Some(MemoryNode::Link(target)) => Ok(target.clone()),
             _ => Err(Errno::INVAL.into()),
@@ -118,7 +118,7 @@ impl HostIo for MemoryHost {
     }
 
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
-        let tree = self.look();
+        let tree = self.tree();
         let id = tree.find(path, LastLink::Follow)?;
         let changed = match tree.node(id) {
             Some(MemoryNode::MemoryDirectory(directory)) => directory.changed,
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_on_wherever_they_stand() {
+    fn links_are_followed_anywhere_in_a_path() {
         let host = MemoryHost::new();
         host.set("/sys/devices/card/infiniband/mlx5_0/node_guid", "1");
         host.symlink("/sys/class/infiniband/mlx5_0", "../../devices/card/infiniband/mlx5_0");
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_or_round() {
+    fn dangling_links_and_loops_are_errors() {
         let host = MemoryHost::new();
         host.symlink("/a", "b");
         host.symlink("/b", "a");
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_way_is_replaced() {
+    fn a_change_replaces_what_is_in_its_way() {
         let host = MemoryHost::new();
         host.set("/sys/x", "file");
         host.directory("/sys/x");
@@ -277,7 +277,7 @@ mod tests {
     proptest! {
         /// Without links, the tree holds what a map of paths would.
         #[test]
-        fn a_tree_is_a_map(changes in proptest::collection::vec(("/[ab](/[ab]){0,2}", any::<bool>()), 0..20)) {
+        fn the_tree_equals_a_map_of_paths(changes in proptest::collection::vec(("/[ab](/[ab]){0,2}", any::<bool>()), 0..20)) {
             let host = MemoryHost::new();
             let mut map: BTreeMap<String, String> = BTreeMap::new();
             for (index, (path, put)) in changes.iter().enumerate() {

@@ -64,7 +64,7 @@ impl MemoryFile {
     }
 }
 
-/// What stands at a path.
+/// What is at a path.
 #[derive(Debug)]
 pub(super) enum MemoryNode {
     MemoryDirectory(MemoryDirectory),
@@ -92,7 +92,7 @@ pub(super) enum LastLink {
     Keep,
 }
 
-/// How far a path leads: the entries passed, then the names that nothing stands at.
+/// How far a path leads: the entries found, then the names that do not exist.
 struct PathWalk {
     trail: Vec<(OsString, u64)>,
     missing: Vec<OsString>,
@@ -116,7 +116,7 @@ impl MemoryTree {
         Self { nodes: BTreeMap::from([(ROOT, MemoryNode::MemoryDirectory(MemoryDirectory::default()))]), clock: ROOT }
     }
 
-    /// The number of what stands at a path.
+    /// The node at a path.
     pub(super) fn find(&self, path: &Path, last: LastLink) -> io::Result<u64> {
         let way = self.walk(path, last)?;
         match self.nodes.get(&way.end()) {
@@ -137,7 +137,7 @@ impl MemoryTree {
         })
     }
 
-    /// The file at a path, made if there is none.
+    /// The file at a path; created if needed.
     pub(super) fn file(&mut self, path: &Path) -> Option<Arc<MemoryFile>> {
         if let Ok(id) = self.find(path, LastLink::Follow)
             && let Some(MemoryNode::MemoryFile(file)) = self.nodes.get(&id)
@@ -173,8 +173,8 @@ impl MemoryTree {
         self.forget(id);
     }
 
-    /// Puts a node at a path. Directories on the way are made; what else stands in the way is replaced.
-    /// None, and nothing changes, for the root itself and for a path that leads round in links.
+    /// Inserts a node at a path. Missing directories are created, and whatever is in the way is replaced. `None`,
+    /// without any change, for the root itself and for a path that loops through links.
     fn place(&mut self, path: &Path, last: LastLink, node: MemoryNode) -> Option<()> {
         let PathWalk { mut trail, mut missing } = self.walk(path, last).ok()?;
         let in_the_way =
@@ -204,7 +204,7 @@ impl MemoryTree {
         id
     }
 
-    /// Drops a node and all below it; whoever has a file of it open is told.
+    /// Removes a node and all below it; open files below it fail from then on.
     fn forget(&mut self, id: u64) {
         match self.nodes.remove(&id) {
             Some(MemoryNode::MemoryDirectory(directory)) => {

@@ -1,4 +1,4 @@
-//! One RDMA device as rdma netlink knows it: its index, and what the kernel offers for it.
+//! Client of rdma netlink for one device: its index there, and the commands that the kernel supports.
 
 use std::io;
 use std::path::Path;
@@ -14,31 +14,31 @@ use crate::model::ids::DeviceName;
 use crate::model::reading::ReadError;
 use crate::model::time::BootTime;
 
-/// How long an operation that the kernel does not offer is left alone.
+/// How long an unsupported command is not sent again.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
-/// How long a device that netlink does not show is not looked for again.
+/// How long a device that netlink does not list is not searched for again.
 const NOT_SHOWN: Duration = Duration::from_secs(60);
 
-/// What came of a question.
+/// The outcome of a query.
 #[derive(Debug, PartialEq, Eq)]
 pub enum QueryOutcome {
     /// The attributes of the reply.
     Reply(Vec<u8>),
-    /// Netlink has nothing to say here: files may.
+    /// Netlink has no answer; files may.
     Silent,
-    /// The driver was asked and failed; asking it again through files would fail the same way.
+    /// The driver failed to answer; reading files would fail the same way.
     Failed(ReadError),
 }
 
-/// The reason of an error, where a set of counters too large for a message and a kernel without rdma netlink are
-/// things that are not offered.
+/// The [`ReadError`] of an answer. A counter set too large for a message and a kernel without rdma netlink count as not
+/// supported.
 fn reason_of_answer(error: &io::Error) -> Option<ReadError> {
     const ABSENT: [Errno; 3] = [Errno::MSGSIZE, Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT];
     let absent = ABSENT.iter().any(|errno| error.raw_os_error() == Some(errno.raw_os_error()));
     if absent { Some(ReadError::NotSupported) } else { reason_of(error) }
 }
 
-/// Asks about one device.
+/// Queries one RDMA device over rdma netlink.
 pub struct RdmaNetlinkClient {
     device: DeviceName,
     connection: LazyConnection,
@@ -55,21 +55,21 @@ impl RdmaNetlinkClient {
         Self { device, connection, index: None, not_shown_until: None, not_offered, concurrent: None }
     }
 
-    /// Forgets the device's index: a device of this name came anew.
+    /// Forgets the device's index, after a device of this name was added again.
     pub fn forget(&mut self) {
         self.index = None;
         self.not_shown_until = None;
     }
 
-    /// How many operations are left alone for now.
+    /// How many commands are quarantined.
     pub fn not_offered(&self) -> usize {
         self.not_offered.len()
     }
 
-    /// Whether the kernel answers about one device while another does not answer it.
+    /// Whether the kernel answers about one device while another one hangs.
     ///
-    /// Before Linux 5.4 one mutex was held over every request, and one wedged card stopped all. A kernel that knows
-    /// copy-on-fork (5.13) has a lock for readers.
+    /// Before Linux 5.4 a mutex was held during every request, so one wedged card blocked all. A kernel that reports
+    /// copy-on-fork (5.13) has a reader lock.
     pub fn is_concurrent(&mut self) -> bool {
         if let Some(known) = self.concurrent {
             return known;
@@ -81,8 +81,8 @@ impl RdmaNetlinkClient {
         *self.concurrent.insert(known)
     }
 
-    /// Asks about the device or one of its ports. What fails is noted in the pass under the request's name; an
-    /// operation that is not offered, once.
+    /// Queries the device or one of its ports. A failure is recorded as a fault under the command's name; an
+    /// unsupported command, once.
     pub fn ask(&mut self, cx: &mut ReadContext<'_>, op: NldevCommand, port: Option<u32>) -> QueryOutcome {
         if self.not_offered.iter().any(|(refused, until)| *refused == op && cx.now < *until) {
             return QueryOutcome::Silent;
@@ -96,8 +96,8 @@ impl RdmaNetlinkClient {
         }
     }
 
-    /// All replies of a list of what the device has; none where netlink has nothing to say. What fails is noted as
-    /// [`Self::ask`] does.
+    /// All replies of a dump about the device; `None` if netlink has no answer. Failures are recorded as [`Self::ask`]
+    /// does.
     pub fn list(&mut self, cx: &mut ReadContext<'_>, op: NldevCommand) -> Option<Vec<Vec<u8>>> {
         if self.not_offered.iter().any(|(refused, until)| *refused == op && cx.now < *until) {
             return None;
@@ -128,7 +128,7 @@ impl RdmaNetlinkClient {
         error: &io::Error,
     ) -> QueryOutcome {
         let Some(reason) = reason_of_answer(error) else { return QueryOutcome::Silent };
-        // A connection that did not stand, or was given up, never reached the driver: files may.
+        // Without an open connection the request never reached the driver, so files may work.
         let asked = self.connection.is_open() && matches!(reason, ReadError::Io | ReadError::Timeout | ReadError::Gone);
         let again = match self.not_offered.iter_mut().find(|(refused, _)| *refused == op) {
             _ if asked => false,
@@ -148,8 +148,8 @@ impl RdmaNetlinkClient {
         if asked { QueryOutcome::Failed(reason) } else { QueryOutcome::Silent }
     }
 
-    /// The reply, or none when netlink does not show the device. Tries once more when the index turns out to be
-    /// another device's by now.
+    /// The reply; `None` if netlink does not list the device. Tries once more if the index now belongs to another
+    /// device.
     fn answer(&mut self, now: BootTime, op: NldevCommand, port: Option<u32>) -> io::Result<Option<Vec<u8>>> {
         for _ in 0..2 {
             let Some(index) = self.index(now)? else { return Ok(None) };
@@ -159,7 +159,7 @@ impl RdmaNetlinkClient {
                     Some(_) => {}
                     None => return Err(io::ErrorKind::InvalidData.into()),
                 },
-                // EINVAL says both that the index is nobody's and that the operation is not offered.
+                // EINVAL means either an unknown index or an unsupported command.
                 Err(error) if error.raw_os_error() != Some(Errno::INVAL.raw_os_error()) => return Err(error),
                 Err(error) => {
                     let named = self.connection.ask(&nldev::request(NldevCommand::Get, index, None));

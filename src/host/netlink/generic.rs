@@ -19,10 +19,10 @@ const FAMILY_NAME: u16 = 2;
 /// `struct genlmsghdr`: command, version, two bytes of nothing.
 const HEADER: usize = 4;
 
-/// How long a family that the kernel does not have is not looked for again.
+/// How long a missing family is not looked up again.
 const NOT_THERE: Duration = Duration::from_secs(10 * 60);
 
-/// How a kernel says that it does not have a family, or no generic netlink.
+/// Errors of a kernel without the family, or without generic netlink.
 const ABSENT: [Errno; 4] = [Errno::NOENT, Errno::OPNOTSUPP, Errno::PROTONOSUPPORT, Errno::AFNOSUPPORT];
 
 /// A request of a family.
@@ -36,7 +36,7 @@ pub fn attributes(reply: &[u8]) -> Attributes<'_> {
     Attributes::new(reply.get(HEADER..).unwrap_or_default())
 }
 
-/// Asks which number a family has.
+/// Encodes the lookup of a family's number.
 fn family_request(name: &str) -> Vec<u8> {
     let mut attributes = Vec::new();
     put_text(&mut attributes, FAMILY_NAME, name);
@@ -47,7 +47,7 @@ fn family(reply: &[u8]) -> Option<u16> {
     attributes(reply).find_map(|(kind, value)| if kind == FAMILY_ID { number16(value) } else { None })
 }
 
-/// A family of the running kernel.
+/// Client of one generic netlink family.
 pub struct GenericFamily {
     name: &'static str,
     connection: LazyConnection,
@@ -61,10 +61,10 @@ impl GenericFamily {
         Self { name, connection: LazyConnection::new(connect), id: None, absent_until: None }
     }
 
-    /// The replies to a request; none where the kernel does not have the family or does not let it be asked.
+    /// The replies to a request; `None` if the kernel does not have the family.
     ///
     /// # Errors
-    /// The errno that the kernel answered with, or why it could not be asked.
+    /// The errno that the kernel answered with, or why the request failed.
     pub fn ask(
         &mut self,
         now: BootTime,
@@ -74,7 +74,7 @@ impl GenericFamily {
     ) -> io::Result<Option<Vec<Vec<u8>>>> {
         let Some(id) = self.id(now)? else { return Ok(None) };
         let replies = self.connection.ask(&request(id, command, dump, attributes));
-        // A module that came anew has another number.
+        // A reloaded module has another number.
         if replies.as_ref().is_err_and(|error| is(error, &[Errno::NOENT])) {
             self.id = None;
         }
@@ -161,7 +161,7 @@ pub(crate) mod tests {
 
     #[cfg(target_endian = "little")]
     #[test]
-    fn a_family_is_asked_for_by_name() {
+    fn a_family_is_looked_up_by_name() {
         let expected = [
             32, 0, 0, 0, 16, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, // nlmsghdr
             3, 1, 0, 0, // genlmsghdr
@@ -176,7 +176,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_kernel_without_the_family_is_not_asked_for_long() {
+    fn a_kernel_without_the_family_is_not_asked_again_for_a_while() {
         let made = Arc::new(FakeFamily::default());
         *made.lacks.lock().unwrap() = true;
         let mut family = GenericFamily::new("ethtool", FakeFamily::connect(&made));

@@ -1,9 +1,14 @@
-//! Netlink messages: a header of 16 bytes (`struct nlmsghdr`) and what follows it.
+//! Netlink messages (`struct nlmsghdr`) and attributes (`struct nlattr`).
+//!
+//! Headers are written and read by netlink-packet-core. Attributes are walked here instead of with its `NlasIterator`:
+//! that one hides where it stopped, which the VF list with its wrapped length needs, and its writer panics on a value
+//! that is too long.
 
 use std::io;
 
 use netlink_packet_core::{
-    NLM_F_DUMP, NLM_F_MULTIPART, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR, NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer,
+    Emitable as _, NLA_F_NESTED, NLA_TYPE_MASK, NLM_F_DUMP, NLM_F_MULTIPART, NLM_F_REQUEST, NLMSG_DONE, NLMSG_ERROR,
+    NLMSG_NOOP, NLMSG_OVERRUN, NetlinkBuffer, NetlinkHeader,
 };
 
 const HEADER: usize = 16;
@@ -12,22 +17,19 @@ const HEADER: usize = 16;
 pub fn request(kind: u16, dump: bool, attributes: &[(u16, u32)]) -> Vec<u8> {
     let mut payload = Vec::with_capacity(attributes.len() * 8);
     for (kind, value) in attributes {
-        payload.extend_from_slice(&8u16.to_ne_bytes());
-        payload.extend_from_slice(&kind.to_ne_bytes());
-        payload.extend_from_slice(&value.to_ne_bytes());
+        put(&mut payload, *kind, &value.to_ne_bytes());
     }
     request_of(kind, dump, &payload)
 }
 
 /// A request with this payload. Its sequence number is 0 until [`number`] sets it.
 pub fn request_of(kind: u16, dump: bool, payload: &[u8]) -> Vec<u8> {
-    let length = HEADER + payload.len();
-    let flags = NLM_F_REQUEST | if dump { NLM_F_DUMP } else { 0 };
-    let mut out = Vec::with_capacity(length);
-    out.extend_from_slice(&u32::try_from(length).unwrap_or(u32::MAX).to_ne_bytes());
-    out.extend_from_slice(&kind.to_ne_bytes());
-    out.extend_from_slice(&flags.to_ne_bytes());
-    out.extend_from_slice(&[0; 8]);
+    let mut header = NetlinkHeader::default();
+    header.length = u32::try_from(HEADER + payload.len()).unwrap_or(u32::MAX);
+    header.message_type = kind;
+    header.flags = NLM_F_REQUEST | if dump { NLM_F_DUMP } else { 0 };
+    let mut out = vec![0; HEADER];
+    header.emit(&mut out);
     out.extend_from_slice(payload);
     out
 }
@@ -69,7 +71,7 @@ pub fn collect(datagram: &[u8], sequence: u32, into: &mut Vec<Vec<u8>>) -> io::R
     Ok(false)
 }
 
-/// The status at the beginning of an error or end message: zero or a negated errno; none is success.
+/// The status at the start of an error or end message: zero or a negated errno; a missing one is success.
 fn status(payload: &[u8]) -> io::Result<()> {
     let code = payload.first_chunk().map_or(0, |bytes| i32::from_ne_bytes(*bytes));
     match code {
@@ -78,11 +80,8 @@ fn status(payload: &[u8]) -> io::Result<()> {
     }
 }
 
-/// What a type means besides its flags (`NLA_TYPE_MASK`).
-const TYPE_MASK: u16 = 0x3fff;
-
-/// Iterates over attributes; ends at the first that is not whole. Padding (type 0) is skipped, but where a nest has
-/// a type 0 of its own.
+/// Iterates over attributes and ends at the first incomplete one. Padding (type 0) is skipped, except in nests that
+/// have a type 0 of their own.
 #[derive(Debug, Clone)]
 pub struct Attributes<'a> {
     rest: &'a [u8],
@@ -118,7 +117,7 @@ impl<'a> Iterator for Attributes<'a> {
                 return None;
             };
             self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-            let kind = u16::from_ne_bytes([t0, t1]) & TYPE_MASK;
+            let kind = u16::from_ne_bytes([t0, t1]) & NLA_TYPE_MASK;
             if kind != 0 || self.from_zero {
                 return Some((kind, value));
             }
@@ -126,8 +125,8 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// Says of a type that its value is made of attributes (`NLA_F_NESTED`).
-pub const NESTED: u16 = 0x8000;
+/// Flag of a type whose value consists of attributes.
+pub const NESTED: u16 = NLA_F_NESTED;
 
 /// Appends an attribute to a request.
 pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
@@ -138,7 +137,7 @@ pub fn put(out: &mut Vec<u8>, kind: u16, value: &[u8]) {
     out.resize(out.len().next_multiple_of(4), 0);
 }
 
-/// Appends a text with the NUL that the kernel asks for.
+/// Appends a text with the NUL that the kernel requires.
 pub fn put_text(out: &mut Vec<u8>, kind: u16, text: &str) {
     put(out, kind, &[text.as_bytes(), &[0]].concat());
 }
@@ -163,7 +162,7 @@ pub fn number64(value: &[u8]) -> Option<u64> {
     value.first_chunk().map(|bytes| u64::from_ne_bytes(*bytes))
 }
 
-/// A text up to its first NUL, which the kernel always writes and a reader need not rely on.
+/// A text up to its first NUL, if there is one.
 pub fn text(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value.split(|byte| *byte == 0).next()?).ok()
 }
@@ -212,7 +211,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn one_reply_is_complete_and_another_requests_is_not_ours() {
+    fn a_single_reply_completes_and_foreign_replies_are_skipped() {
         let mut got = Vec::new();
         assert!(!collect(&message(0x1405, 0, 4, b"late"), 5, &mut got).unwrap());
         assert!(collect(&message(0x1405, 0, 5, b"mine"), 5, &mut got).unwrap());
@@ -224,7 +223,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn any_datagram_ends(bytes in proptest::collection::vec(any::<u8>(), 0..256), sequence in any::<u32>()) {
+        fn collecting_ends_on_any_datagram(bytes in proptest::collection::vec(any::<u8>(), 0..256), sequence in any::<u32>()) {
             let mut got = Vec::new();
             let _ = collect(&bytes, sequence, &mut got);
             prop_assert!(got.iter().map(|payload| payload.len() + HEADER).sum::<usize>() <= bytes.len());
@@ -241,14 +240,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn flags_and_padding_are_no_types() {
+    fn flags_and_padding_are_stripped() {
         let bytes = [attribute(0x8050, b"abc"), attribute(0, &[]), attribute(3, &7u32.to_ne_bytes())].concat();
         let seen: Vec<_> = Attributes::new(&bytes).collect();
         assert_eq!(seen, [(0x50, &b"abc"[..]), (3, &7u32.to_ne_bytes()[..])]);
     }
 
     #[test]
-    fn values_shorter_than_their_type_are_none() {
+    fn truncated_values_are_none() {
         assert_eq!((number8(&[]), number32(&[1, 2, 3]), number64(&[0; 7])), (None, None, None));
         assert_eq!(text(b"mlx5_0\0junk"), Some("mlx5_0"));
         assert_eq!(text(b"mlx5_0"), Some("mlx5_0"));
@@ -257,7 +256,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
+        fn iteration_ends_on_any_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
             let total: usize = Attributes::new(&bytes).map(|(_, value)| value.len() + 4).sum();
             prop_assert!(total <= bytes.len());
         }

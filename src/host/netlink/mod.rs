@@ -1,4 +1,4 @@
-//! Asks the running kernel over netlink. A recorded host has no netlink.
+//! Netlink clients of the running kernel. A recorded host has no netlink.
 
 pub mod client;
 pub mod generic;

@@ -1,4 +1,4 @@
-//! Which way the kernel would send (`RTM_GETROUTE`; `uapi/linux/rtnetlink.h`).
+//! Route lookup (`RTM_GETROUTE`; `uapi/linux/rtnetlink.h`).
 
 use std::io;
 use std::net::IpAddr;
@@ -26,10 +26,10 @@ pub struct Route {
     pub interface: Option<u32>,
 }
 
-/// Asks for the route to an address.
+/// Looks up the route to an address.
 ///
 /// # Errors
-/// The errno that the kernel answered with; `InvalidData` for what is no route.
+/// The errno that the kernel answered with; `InvalidData` if the reply is not a route.
 pub fn lookup(kernel: &mut dyn NetlinkConnection, address: IpAddr) -> io::Result<Route> {
     let replies = kernel.ask(&request(address))?;
     replies.first().and_then(|reply| route(reply)).ok_or_else(|| io::ErrorKind::InvalidData.into())
@@ -67,7 +67,7 @@ mod tests {
     fn the_running_kernel_knows_its_own_addresses() {
         let Ok(mut kernel) = connect()() else { return };
         for address in ["127.0.0.1", "::1"] {
-            // A kernel without IPv6 refuses.
+            // A kernel without IPv6 rejects the request.
             match lookup(&mut *kernel, address.parse().unwrap()) {
                 Ok(route) => assert!(route.local, "{address}"),
                 Err(error) => assert!(error.raw_os_error().is_some(), "{address}: {error}"),
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_away() {
+    fn a_route_to_another_host_names_its_interface() {
         let mut reply = vec![2, 32, 0, 0, 254, 0, 0, 1, 0, 0, 0, 0];
         reply.extend_from_slice(&[8, 0, 4, 0]);
         reply.extend_from_slice(&7u32.to_ne_bytes());
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_reply_breaks_it(reply in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_reply_parses_without_a_panic(reply in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = route(&reply);
         }
     }

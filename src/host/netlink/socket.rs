@@ -1,4 +1,4 @@
-//! The socket to the kernel.
+//! Netlink sockets: connections to the running kernel, and the trait behind which tests fake one.
 
 use std::io;
 use std::sync::Arc;
@@ -10,19 +10,19 @@ use rustix::net::RecvFlags;
 
 use super::{message, nldev};
 
-/// Someone who answers requests of a netlink protocol.
+/// A connection that answers requests of a netlink protocol.
 pub trait NetlinkConnection: Send {
-    /// Sends a request; the payloads of all its replies, without their headers.
+    /// Sends a request and returns the payloads of all its replies, without their headers.
     ///
     /// # Errors
     /// The errno that the kernel answered with; an error without errno when no answer came.
     fn ask(&mut self, request: &[u8]) -> io::Result<Vec<Vec<u8>>>;
 }
 
-/// Makes a connection; where there is none (a recorded host), nobody is asked.
+/// Opens a netlink connection.
 pub type NetlinkConnector = Arc<dyn Fn() -> io::Result<Box<dyn NetlinkConnection>> + Send + Sync>;
 
-/// A connection that is made when it is first needed and kept; one on which no answer came is given up.
+/// A connection that is opened at the first request and kept; it is dropped when a request gets no answer.
 pub struct LazyConnection {
     connect: NetlinkConnector,
     connection: Option<Box<dyn NetlinkConnection>>,
@@ -34,7 +34,7 @@ impl LazyConnection {
         Self { connect, connection: None }
     }
 
-    /// Whether there is a connection, which the last answer came on.
+    /// Whether the connection is open, that is, the last request was answered.
     pub fn is_open(&self) -> bool {
         self.connection.is_some()
     }
@@ -54,23 +54,23 @@ impl NetlinkConnection for LazyConnection {
     }
 }
 
-/// Connects to the running kernel.
+/// Connects to the running kernel's rdma netlink.
 pub fn kernel() -> NetlinkConnector {
     Arc::new(|| Ok(Box::new(KernelConnection::connect(nldev::PROTOCOL)?)))
 }
 
-/// Connects to the running kernel's route netlink, which speaks of the interfaces in the agent's own namespace.
+/// Connects to the running kernel's route netlink, which shows the interfaces of the agent's own network namespace.
 pub fn route() -> NetlinkConnector {
     Arc::new(|| Ok(Box::new(KernelConnection::connect(NETLINK_ROUTE)?)))
 }
 
-/// Connects to the running kernel's generic netlink, on which families such as `ethtool` and `devlink` speak.
+/// Connects to the running kernel's generic netlink, with families such as `ethtool` and `devlink`.
 pub fn generic() -> NetlinkConnector {
     Arc::new(|| Ok(Box::new(KernelConnection::connect(NETLINK_GENERIC)?)))
 }
 
-/// How long an answer that is not there yet is waited for: the kernel answers within the call that asks, so this
-/// ends only for an answer that was lost.
+/// How long to wait for an answer. The kernel answers within the send call, so the wait ends only after an answer was
+/// lost.
 const STEP: Duration = Duration::from_millis(1);
 const STEPS: u32 = 1000;
 
@@ -91,7 +91,7 @@ impl KernelConnection {
         Ok(Self { socket, sequence: 0 })
     }
 
-    /// One datagram from this port; what others send is dropped.
+    /// One datagram from this port; datagrams of other senders are dropped.
     fn receive(&self, port: u32) -> io::Result<Vec<u8>> {
         for _ in 0..STEPS {
             match self.datagram() {
@@ -105,8 +105,8 @@ impl KernelConnection {
         Err(io::ErrorKind::TimedOut.into())
     }
 
-    /// The next datagram and its sender's port. Its length is asked first, as no buffer is large enough for the VFs of
-    /// every card; one that is longer than it said it was would be cut off, and is an error.
+    /// The next datagram and its sender's port. Its length is peeked first, because no fixed buffer fits the VFs of
+    /// every card; a datagram longer than announced would be cut off and is an error.
     fn datagram(&self) -> io::Result<(Vec<u8>, u32)> {
         let flags = |flags: RecvFlags| i32::from_ne_bytes(flags.bits().to_ne_bytes());
         let (length, _) = self.socket.recv_from(&mut Vec::new(), flags(RecvFlags::PEEK | RecvFlags::TRUNC))?;
@@ -153,7 +153,7 @@ mod tests {
     fn an_answer_of_any_length_is_received_whole() {
         const AMONG_USERS: isize = 2;
         let Ok(mut socket) = Socket::new(AMONG_USERS) else { return };
-        // Not connected to the kernel, which would let nobody else through.
+        // Not connected to the kernel, which would exclude other senders.
         let own = socket.bind_auto().unwrap();
         socket.set_non_blocking(true).unwrap();
         let receiver = KernelConnection { socket, sequence: 0 };

@@ -24,7 +24,7 @@ const BY_ANY_PORT: u8 = 4;
 const BY_DSCP: u8 = 5;
 const BY_PCP: u8 = 255;
 
-/// What RoCE v1 and v2 go by.
+/// EtherType of RoCE v1 and UDP port of RoCE v2.
 const ROCE_ETHERTYPE: u16 = 0x8915;
 const ROCE_PORT: u16 = 4791;
 
@@ -32,15 +32,15 @@ const ROCE_PORT: u16 = 4791;
 const DCBX_HOST: u8 = 1;
 const DCBX_FIRMWARE: u8 = 2;
 
-/// Asks about the interface of this name.
+/// Encodes a request about an interface.
 pub(super) fn request(interface: &str) -> Vec<u8> {
     let mut payload = vec![0, CMD_IEEE_GET, 0, 0];
     put_text(&mut payload, ATTR_IFNAME, interface);
     message::request_of(RTM_GETDCB, false, &payload)
 }
 
-/// Reads a reply (the message without its header). `by_dscp_alone`: whether the driver tells priorities by DSCP
-/// exactly when its table has entries for DSCP, as mlx5_core does.
+/// Parses a reply (the message without its header). `by_dscp_alone`: whether the driver trusts DSCP exactly when its
+/// table has DSCP entries, as mlx5_core does.
 pub(super) fn reply(reply: &[u8], by_dscp_alone: bool) -> Dcb {
     let mut dcb = Dcb::default();
     if reply.get(1) != Some(&CMD_IEEE_GET) {
@@ -185,7 +185,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn trust_is_said_or_follows_from_the_table() {
+    fn trust_is_reported_or_follows_from_the_table() {
         let (none, trust) = ([0; 8], |apps: &[(u8, u8, u16)], table: Option<&[u8]>, alone| {
             reply(&dcb_reply(8, [0; 8], [0; 8], apps, table), alone).trust
         });
@@ -208,7 +208,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn no_reply_breaks_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..400), alone: bool) {
+        fn any_reply_parses_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400), alone: bool) {
             let _ = reply(&bytes, alone);
             let _ = reply(&[&[0, CMD_IEEE_GET, 0, 0][..], &bytes].concat(), alone);
             let _ = reply(&[&[0, CMD_IEEE_GET, 0, 0][..], &attribute(ATTR_IEEE, &bytes)].concat(), alone);

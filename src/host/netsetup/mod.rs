@@ -31,7 +31,7 @@ mod features;
 /// The collector of interfaces' settings.
 pub const SPEC: Spec = Spec {
     name: "netdev_setup",
-    about: "How network interfaces beside RDMA devices are set up: priorities and PFC (DCB), offloads, IPoIB mode",
+    about: "Settings of network interfaces next to RDMA devices: priorities and PFC (DCB), offloads, IPoIB mode",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
@@ -45,7 +45,7 @@ pub const SPEC: Spec = Spec {
     },
 };
 
-/// Tells the offloads of an interface where ethtool over netlink is not offered: name, on, fixed.
+/// Reads the offloads of an interface by ioctl, if ethtool netlink is not supported: name, on, fixed.
 type ReadFeatures = Arc<dyn Fn(&str) -> io::Result<Vec<(String, bool, bool)>> + Send + Sync>;
 
 struct NetdevSetupCollector {
@@ -73,7 +73,7 @@ impl NetdevSetupCollector {
 }
 
 impl Collector for NetdevSetupCollector {
-    /// VFs beside their PF are left out: there may be hundreds, and their settings are the PF's to make.
+    /// Skips VFs whose PF is on this host: there may be hundreds, and the PF makes their settings.
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         let inventory = DeviceInventory::read(cx, &self.filter)?;
         let before = std::mem::take(&mut self.locations);
@@ -90,7 +90,7 @@ impl Collector for NetdevSetupCollector {
                 self.locations.entry(Arc::from(name)).or_insert(location);
             }
         }
-        // A name that went to another interface is left out once, so that its reader is opened anew.
+        // A name that moved to another interface is left out once, so that its reader is opened again.
         let stayed = |name: &Arc<str>, location: &NetdevLocation| before.get(name).is_none_or(|old| old == location);
         let found = self.locations.iter().filter(|(name, location)| stayed(name, location));
         Ok(found
@@ -109,7 +109,7 @@ impl Collector for NetdevSetupCollector {
     }
 }
 
-/// How long what an interface does not offer is not asked for.
+/// How long an unsupported query is not sent again.
 const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
 struct NetdevSetupReader {
@@ -127,7 +127,7 @@ impl NetdevSetupReader {
         Self { netdev, location, route: None, no_dcb_until: None, family: None, ioctl: None, no_features_until: None }
     }
 
-    /// Gives it whom to ask; a recorded host has files alone.
+    /// Adds the connections to query; a recorded host has files only.
     fn asking(
         self,
         route: Option<NetlinkConnector>,
@@ -148,7 +148,7 @@ impl NetdevSetupReader {
         }
         self.no_dcb_until = None;
         let driver = cx.host.io.link(&self.location.function.join("driver")).ok();
-        // This driver goes by DSCP from the first entry for DSCP to the last.
+        // This driver trusts DSCP as long as its table has a DSCP entry.
         let by_dscp_alone = driver.is_some_and(|driver| driver.ends_with("mlx5_core"));
         match self.ask_route() {
             Ok(replies) => replies.first().map(|reply| dcb::reply(reply, by_dscp_alone)).unwrap_or_default(),
@@ -165,7 +165,7 @@ impl NetdevSetupReader {
         self.route.as_mut().map_or_else(|| Ok(Vec::new()), |route| route.ask(&dcb::request(&self.netdev)))
     }
 
-    /// Over netlink, or by the ioctl where that is not offered.
+    /// Offloads over netlink, or by ioctl if netlink does not support them.
     fn offloads(&mut self, cx: &mut ReadContext<'_>) -> Vec<Offload> {
         if self.no_features_until.is_some_and(|until| cx.now < until) {
             return Vec::new();
@@ -202,7 +202,7 @@ impl NetdevSetupReader {
         }
     }
 
-    /// Notes an error, unless it says that there is no such thing or no such interface; true for no such thing.
+    /// Records a failure, unless the query is unsupported or the interface is gone; true if it is unsupported.
     fn failed(&self, cx: &mut ReadContext<'_>, what: &str, error: &io::Error) -> bool {
         let refused = refused(error);
         if !refused && !is(error, &[Errno::NODEV]) {
@@ -248,7 +248,7 @@ impl NetdevSetupReader {
 }
 
 impl DeviceReader for NetdevSetupReader {
-    /// Nothing for an interface that says nothing.
+    /// Empty if the interface reports nothing.
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let mut dcb = self.dcb(cx);
         dcb.trust = self.trust(cx).or(dcb.trust);
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn what_netlink_says_of_priorities() {
+    fn priorities_over_netlink() {
         let (mut harness, route) = (harness(), Arc::new(Route::default()));
         harness.set_route(connect(&route));
         let mut sent = [0; 8];
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_offered_is_quiet() {
+    fn an_unsupported_query_is_no_fault() {
         let (mut harness, route) = (harness(), Arc::new(Route::default()));
         harness.set_route(connect(&route));
         *route.refuses.lock().unwrap() = Some(Errno::OPNOTSUPP);
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn offloads_and_kernels_that_do_not_tell_them() {
+    fn offloads_and_kernels_without_them() {
         let (harness, made) = (harness(), Arc::new(FakeFamily::default()));
         let host = harness.memory.host();
         let setup = Setup { host: host.clone(), filter: Filter::default() };
@@ -415,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn older_kernels_tell_offloads_by_the_ioctl() {
+    fn older_kernels_report_offloads_by_ioctl() {
         let (harness, made) = (harness(), Arc::new(FakeFamily::default()));
         let host = harness.memory.host();
         let setup = Setup { host: host.clone(), filter: Filter::default() };

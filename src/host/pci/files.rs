@@ -11,8 +11,8 @@ use crate::model::pcie::{Aer, AerClass, FunctionKind, LinkEnd, PciClass};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::units::{Lanes, TransfersPerSecond};
 
-/// Every file that is read of a function. What the function is and can do is read once; how its link runs and what
-/// went wrong, at each pass.
+/// Every file that is read of a function. Its identity and limits are read once, its link and error counters on every
+/// pass.
 pub(super) struct FunctionFiles {
     class: CachedAttribute<PciClass>,
     vendor: CachedAttribute<u16>,
@@ -44,12 +44,12 @@ impl FunctionFiles {
         }
     }
 
-    /// Takes note of what the directory has now.
+    /// Takes the current listing of the directory.
     pub(super) fn relist(&mut self, names: &[String]) {
         self.all().for_each(|file| file.relist(names));
     }
 
-    /// How many are being left alone.
+    /// How many are quarantined.
     pub(super) fn quarantined(&mut self) -> usize {
         self.all().filter(|file| file.is_quarantined()).count()
     }
@@ -90,12 +90,12 @@ impl FunctionFiles {
         self.total_vfs.read(cx, decimal).value().map(u32::from)
     }
 
-    /// Lets the limit be read again.
+    /// Drops the limit, so that it is read again.
     pub(super) fn forget_vfs_limit(&mut self) {
         self.total_vfs.forget();
     }
 
-    /// Whether functions on this bus are numbered through, beyond the eight of a device (ARI).
+    /// Whether functions on this bus are numbered beyond the eight of a device (ARI).
     pub(super) fn numbered_through(&mut self, cx: &mut ReadContext<'_>) -> bool {
         self.ari_enabled.read(cx, |bytes| text::counter(bytes).map(|flag| flag == 1)).value() == Some(true)
     }
@@ -111,7 +111,7 @@ impl FunctionFiles {
         }
     }
 
-    /// The error counters; those of VFs, which have no link of their own and may be hundreds, are left alone.
+    /// The error counters. Those of VFs are skipped: they have no link of their own and may be hundreds.
     pub(super) fn aer(&mut self, cx: &mut ReadContext<'_>, kind: FunctionKind) -> Aer {
         if matches!(kind, FunctionKind::Virtual { .. }) { Aer::default() } else { self.aer.read(cx) }
     }
@@ -139,7 +139,7 @@ fn fitting<T: TryFrom<u64>>(number: Option<u64>) -> Reading<T> {
     number.and_then(|number| T::try_from(number).ok()).map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }
 
-/// What a width file says.
+/// Content of a width file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum LinkWidth {
     /// A number of lanes.
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn speeds_that_are_none() {
+    fn unknown_and_malformed_speeds() {
         for text in ["Unknown", "Unknown speed", "0 GT/s", "0.0 GT/s PCIe"] {
             assert_eq!(parse_speed(text.as_bytes()), Reading::Absent, "{text}");
         }
@@ -305,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32), text in any::<String>()) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..32), text in any::<String>()) {
             let _ = (parse_speed(&bytes), parse_width(&bytes), parse_speed(text.as_bytes()));
         }
 
@@ -356,7 +356,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
+        fn any_aer_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..128)) {
             let _ = parse_aer(&bytes, &AerClass::default());
         }
 

@@ -62,7 +62,7 @@ impl PciCollector {
             list_above(&mut listing, &device.function);
         }
         for device in &allowed {
-            // A PF that belongs to an excluded device alone stays unread.
+            // A PF that belongs only to an excluded device stays unread.
             let pf = pf_of(cx, &device.function).filter(|(_, address)| !excluded.contains(address));
             if let Some((directory, address)) = pf {
                 list_above(&mut listing, &directory);
@@ -143,7 +143,7 @@ impl Collector for PciCollector {
                     directory,
                 }),
             };
-            // One that moved within the tree is left out once, so that its reader is opened anew.
+            // A function that moved within the tree is left out once, so that its reader is opened again.
             if before.get(&address).is_none_or(|old| *old == location) {
                 found.push(Discovered { key: Arc::clone(&location.key), device });
             }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_is_not_opened_again() {
+    fn unchanged_files_stay_open() {
         let mut harness = harness(Filter::default());
         bridge(&harness, ROOT);
         card(&harness, CARD, "mlx5_0");
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn odd_drivers_and_odd_files_cost_only_themselves() {
+    fn a_broken_driver_or_file_affects_only_itself() {
         let mut harness = harness(Filter::default());
         bridge(&harness, ROOT);
         card(&harness, CARD, "mlx5_0");

@@ -1,4 +1,4 @@
-//! One PCI function, read again and again.
+//! Reader of one PCI function.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -15,11 +15,11 @@ use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
-/// The reader of one function.
+/// Reads one PCI function.
 pub(super) struct PciFunctionReader {
     location: Arc<FunctionLocation>,
     stamp: Option<DirStamp>,
-    /// Whether something beside the files could not be found out, so that the directory is looked at again.
+    /// Whether a link or listing could not be read, so that the directory is checked again on the next pass.
     unsure: bool,
     is_idle: bool,
     kind: FunctionKind,
@@ -48,16 +48,17 @@ impl PciFunctionReader {
         }
     }
 
-    /// Follows changes of the directory. None when the function is not there, or its directory can't be read.
-    fn look(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
+    /// Follows changes of the directory. `None` if the function is gone or its directory can't be read.
+    fn refresh(&mut self, cx: &mut ReadContext<'_>) -> Option<()> {
         let directory = &*self.location.directory;
         let io = &cx.host.io;
-        let looked = io.stamp(directory).and_then(|stamp| {
-            // The kernel does not stamp a directory that gains or loses VF links: that of a PF is listed each time.
+        let outcome = io.stamp(directory).and_then(|stamp| {
+            // A directory's modification time does not change when VF links come and go, so that of a PF is listed each
+            // time.
             let known = self.stamp == Some(stamp) && !self.unsure && self.kind != FunctionKind::Physical;
             Ok((stamp, if known { None } else { Some(io.list(directory)?) }))
         });
-        match looked {
+        match outcome {
             Ok((_, None)) => {}
             Ok((stamp, Some(names))) if self.stamp == Some(stamp) && !self.unsure => {
                 self.vfs_present = Some(vfs(&names));
@@ -76,7 +77,7 @@ impl PciFunctionReader {
 
     fn relist(&mut self, cx: &mut ReadContext<'_>, stamp: DirStamp, names: &[String]) {
         if self.stamp.is_some_and(|old| old.identity != stamp.identity) {
-            // Another function stands at the address: what the old one refused is no matter.
+            // Another function has the address now: quarantines of the old one are void.
             *self = Self::new(Arc::clone(&self.location));
         }
         self.stamp = Some(stamp);
@@ -84,7 +85,7 @@ impl PciFunctionReader {
         // A driver that still starts makes its devices later.
         self.unsure = self.is_idle;
         self.kind = if has(names, "physfn") {
-            // The listing follows the same link, and counts what is wrong with it.
+            // The listing follows the same link and records its faults.
             let target = cx.host.io.link(&self.location.directory.join("physfn")).inspect_err(|_| self.unsure = true);
             FunctionKind::Virtual { pf: target.ok().and_then(|target| address_of(&target)) }
         } else if has(names, "sriov_totalvfs") {
@@ -115,7 +116,7 @@ impl PciFunctionReader {
         let beside = match cx.host.io.list(parent) {
             Ok(names) => names,
             Err(error) => {
-                // AttributeFile again in the next pass. The fault is that of the function above, if it is one's.
+                // Listed again on the next pass. If there is a function above, its reader records the fault.
                 self.unsure = true;
                 if let Some(reason) = reason_of(&error).filter(|_| self.location.upstream.is_none()) {
                     cx.fault(parent, reason);
@@ -135,11 +136,11 @@ impl PciFunctionReader {
         lower.into_iter().find(|(_, name)| !is_vf(name)).map_or(card, |(address, _)| address)
     }
 
-    /// The bound driver. A link that leads nowhere still names it.
-    fn look_at_driver(&mut self, cx: &mut ReadContext<'_>) {
+    /// Reads the bound driver. A dangling link still names it.
+    fn refresh_driver(&mut self, cx: &mut ReadContext<'_>) {
         let driver = match cx.host.io.link(&self.driver_link) {
             Ok(target) if target.file_name() == self.driver_link.file_name() => {
-                // It may lead to itself.
+                // The link may lead to itself.
                 let led = cx.host.resolve(&self.driver_link);
                 led.or_else(|error| if reason_of(&error).is_none() { Ok(target) } else { Err(error) })
             }
@@ -176,10 +177,10 @@ impl PciFunctionReader {
 impl DeviceReader for PciFunctionReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         if cx.listed || self.unsure || self.stamp.is_none() {
-            if self.look(cx).is_none() {
+            if self.refresh(cx).is_none() {
                 return Vec::new();
             }
-            self.look_at_driver(cx);
+            self.refresh_driver(cx);
         }
         let function = PciFunction {
             address: self.location.address,
@@ -197,7 +198,7 @@ impl DeviceReader for PciFunctionReader {
             aer: self.files.aer(cx, self.kind),
         };
         self.quarantined = self.files.quarantined();
-        // Half of a function that went away meanwhile is no fact.
+        // Half a reading of a function that has gone is no fact.
         if self.stayed(cx) { vec![Arc::new(function)] } else { Vec::new() }
     }
 
@@ -220,7 +221,7 @@ pub(super) fn is_idle(names: &[String]) -> bool {
     !names.iter().any(made)
 }
 
-/// How many VFs there are, by their links: `sriov_numvfs` waits for a lock that is held while VFs are made.
+/// Number of VFs by their links: reading `sriov_numvfs` waits for a lock that is held while VFs are created.
 fn vfs(names: &[String]) -> u32 {
     let indices = names.iter().filter_map(|name| name.strip_prefix("virtfn"));
     let count = indices.filter(|index| text::parse_decimal(index.as_bytes()).is_some()).count();

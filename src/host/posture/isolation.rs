@@ -1,5 +1,4 @@
-//! What keeps functions apart: ACS of the ports and functions of a path (`config`, its extended capabilities), ARI
-//! (`ari_enabled`).
+//! PCI isolation: ACS of the ports and functions of a path (extended capabilities in `config`), ARI (`ari_enabled`).
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,7 +16,7 @@ const EXTENDED: u64 = 0x100;
 const END: u64 = 0x1000;
 /// As many capabilities as there is room for.
 const MOST: usize = 480;
-/// What everyone may read of `config`.
+/// Bytes of `config` that everyone may read.
 const HEADER: u64 = 64;
 const ACS: u16 = 0x0d;
 /// Where the switches stand within the capability.
@@ -43,19 +42,19 @@ pub(super) fn read(cx: &mut ReadContext<'_>, devices: &[DeviceFunction]) -> Vec<
     functions.into_iter().filter_map(isolation).collect()
 }
 
-/// None where the host has no such file, or it fails. Nothing but the capabilities' headers and the switches is read:
-/// some devices do not bear more, and what else stands there is nobody's business.
+/// `None` if the file is missing or unreadable. Reads only the capabilities' headers and the ACS control bits: some
+/// devices hang on reads elsewhere.
 fn acs(cx: &mut ReadContext<'_>, path: &Path) -> Option<Acs> {
     let mut file = cx.host.io.open(path).ok()?;
     let Some(first) = word(&mut *file, EXTENDED) else {
-        // Those without the permission see the header alone; an old bus has no more than 256 bytes.
+        // Without the capability only the header is readable; conventional PCI has 256 bytes.
         word(&mut *file, 0)?;
         return Some(if word(&mut *file, HEADER).is_none() { Acs::Hidden } else { Acs::None });
     };
     let mut next = (EXTENDED, first);
     for _ in 0..MOST {
         let (at, header) = next;
-        // No capability at all, or a device that no longer answers.
+        // No capability at all, or a device that no longer responds.
         if header == 0 || header == u32::MAX {
             break;
         }
@@ -72,7 +71,7 @@ fn acs(cx: &mut ReadContext<'_>, path: &Path) -> Option<Acs> {
     (first != u32::MAX).then_some(Acs::None)
 }
 
-/// Four bytes of little end; none where the file ends before them.
+/// Four little-endian bytes; `None` if the file ends before them.
 fn word(file: &mut dyn OpenFile, at: u64) -> Option<u32> {
     let mut bytes = [0; 4];
     let length = file.read_at(at, &mut bytes).ok()?;
@@ -123,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn none_hidden_and_not_there() {
+    fn acs_absent_hidden_and_unreadable() {
         assert_eq!(acs_of(config(4096, &[(0x100, 1, 0, &[])])), Some(Acs::None));
         assert_eq!(acs_of(config(4096, &[])), Some(Acs::None));
         assert_eq!(acs_of(config(256, &[])), Some(Acs::None), "an old bus");
@@ -170,12 +169,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_walk(bytes in proptest::collection::vec(any::<u8>(), 0..4200)) {
+        fn any_bytes_are_walked_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..4200)) {
             let _ = acs_of(bytes);
         }
 
         #[test]
-        fn nor_any_chain(capabilities in proptest::collection::vec((64usize..1000, any::<u16>(), 0usize..4096), 0..50)) {
+        fn any_chain_of_capabilities_ends(capabilities in proptest::collection::vec((64usize..1000, any::<u16>(), 0usize..4096), 0..50)) {
             let capabilities: Vec<_> =
                 capabilities.iter().map(|(at, id, next)| (at * 4, *id, *next, &[][..])).collect();
             let _ = acs_of(config(4096, &capabilities));

@@ -1,4 +1,4 @@
-//! How the host is set up: IOMMU, kernel arguments, virtualization, namespaces, CPUs, huge pages, drivers.
+//! Configuration of the host: IOMMU, kernel arguments, virtualization, namespaces, CPUs, huge pages, drivers.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::model::time::BootTime;
 
 mod isolation;
 
-/// The collector of the host's setup.
+/// The collector of the host's configuration.
 pub const SPEC: Spec = Spec {
     name: "posture",
-    about: "How the host is set up for RDMA and pass-through: IOMMU, kernel arguments, namespaces, CPUs, huge pages",
+    about: "Host configuration for RDMA and pass-through: IOMMU, kernel arguments, namespaces, CPUs, huge pages",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
@@ -50,10 +50,10 @@ const ARGUMENTS: [&str; 17] = [
     "numa_balancing",
 ];
 
-/// Drivers whose version is asked for.
+/// Drivers whose version is read.
 const DRIVERS: [&str; 8] = ["mlx5_core", "mlx5_ib", "ib_core", "ice", "irdma", "bnxt_en", "bnxt_re", "efa"];
 
-/// How long what keeps functions apart stands.
+/// How long the isolation of functions is kept before it is read again.
 const ISOLATION: Duration = Duration::from_secs(30 * 60);
 
 /// CPU frequency policies that are read; a host has one for each CPU.
@@ -84,14 +84,14 @@ impl Collector for PostureCollector {
 struct PostureReader {
     filter: Filter,
     connect: Option<NetlinkConnector>,
-    /// What keeps functions apart, the functions that it was read of, and until when it stands.
+    /// Isolation of the functions below, kept until the time below.
     isolation: Vec<PciIsolation>,
     of: Vec<PciAddress>,
     isolation_until: Option<BootTime>,
 }
 
 impl DeviceReader for PostureReader {
-    /// Nothing for a host that says nothing.
+    /// Empty if the host reports nothing.
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let devices = DeviceInventory::read(cx, &self.filter).map(|inventory| inventory.allowed).unwrap_or_default();
         let functions = devices.iter().map(|device| (device.address, device.function.clone())).collect();
@@ -119,7 +119,7 @@ impl DeviceReader for PostureReader {
 }
 
 impl PostureReader {
-    /// Read anew when there are other functions, and seldom: each read asks hardware.
+    /// Read again when the functions change, otherwise rarely: each read accesses hardware.
     fn isolation(&mut self, cx: &mut ReadContext<'_>, devices: &[DeviceFunction]) -> &[PciIsolation] {
         let of: Vec<PciAddress> = devices.iter().map(|device| device.address).collect();
         if self.isolation_until.is_none_or(|until| cx.now >= until) || self.of != of {
@@ -129,7 +129,7 @@ impl PostureReader {
         &self.isolation
     }
 
-    /// Asked anew each time: once a minute is not worth a socket.
+    /// Opens a connection for each query: once a minute is not worth a permanent socket.
     fn netns_mode(&self) -> Option<&'static str> {
         let replies = (self.connect.as_ref()?)().ok()?.ask(&nldev::system_request()).ok()?;
         let shared = nldev::system(replies.first()?).shared?;
@@ -163,7 +163,7 @@ fn ari(cx: &mut ReadContext<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> B
     functions.iter().filter_map(&mut flag).collect()
 }
 
-/// Nothing where the host does not show that it could have one.
+/// `None` if the host does not show whether it has an IOMMU.
 fn iommu(cx: &mut ReadContext<'_>, groups: &BTreeMap<PciAddress, Arc<str>>, watched: bool) -> Option<Arc<str>> {
     let mut kinds = groups.values();
     if let Some(first) = kinds.next() {
@@ -185,10 +185,10 @@ fn arguments(cx: &mut ReadContext<'_>) -> Vec<Arc<str>> {
     line(cx, path, |bytes| text::parsed(bytes, |text| Some(matching(text)))).unwrap_or_default()
 }
 
-/// Compares the agent's network namespace with the first process's; none where either cannot be seen.
+/// Compares the agent's network namespace with that of process 1; `None` if either is hidden.
 fn foreign_netns(cx: &ReadContext<'_>) -> Option<bool> {
     let netns = |process: &str| cx.host.io.link(&cx.host.procfs.join(process).join("ns/net")).ok();
-    // Of a recorded host these links would be the reader's.
+    // On a recorded host these links would be those of the machine that replays it.
     if cx.host.live { Some(netns("self")? != netns("1")?) } else { None }
 }
 
@@ -234,7 +234,7 @@ fn beginning(cx: &mut ReadContext<'_>, path: &Path) -> Option<String> {
     Some(String::from_utf8_lossy(cx.buffer.get(..length)?).into_owned())
 }
 
-/// Makers' and products' names in the firmware's tables, and the hypervisor that they stand for.
+/// Vendor and product names in DMI, and the hypervisor that they identify.
 const NAMES: [(&str, &str); 11] = [
     ("QEMU", "kvm"),
     ("KVM", "kvm"),
@@ -249,14 +249,14 @@ const NAMES: [(&str, &str); 11] = [
     ("Parallels", "parallels"),
 ];
 
-/// The hypervisor, `none` for hardware, nothing where the host does not say.
+/// The hypervisor; `none` for bare metal. `None` if it is unknown.
 fn virtualization(cx: &mut ReadContext<'_>) -> Option<&'static str> {
     let dmi = cx.host.sysfs.join("class/dmi/id");
     let mut name = |file: &str| line(cx, dmi.join(file), text::label);
     let (vendor, product) = (name("sys_vendor"), name("product_name"));
     let names = format!("{} {}", vendor.as_deref().unwrap_or_default(), product.as_deref().unwrap_or_default());
     let known = NAMES.iter().find(|(part, _)| names.contains(part)).map(|(_, kind)| *kind);
-    // Metal instances have the cloud's names and no hypervisor.
+    // Bare-metal instances have the cloud's names but no hypervisor.
     let under = under_hypervisor(cx);
     match (known, under) {
         (_, Some(false)) => Some("none"),
@@ -266,7 +266,7 @@ fn virtualization(cx: &mut ReadContext<'_>) -> Option<&'static str> {
     }
 }
 
-/// Whether the CPU says that it is virtual (x86: a flag in `/proc/cpuinfo`); none where it does not say either way.
+/// Whether the CPU reports a hypervisor (x86: a flag in `/proc/cpuinfo`); `None` if it has no flags.
 fn under_hypervisor(cx: &mut ReadContext<'_>) -> Option<bool> {
     let path = cx.host.procfs.join("cpuinfo");
     let text = beginning(cx, &path)?;
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_says_nothing_has_no_posture() {
+    fn a_host_without_data_has_no_posture() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         assert_eq!((read(&mut harness), harness.faults.len()), (None, 0));
     }

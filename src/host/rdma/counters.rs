@@ -13,8 +13,8 @@ use crate::model::counter::{CounterClass, CounterDirectory, CounterKind, Counter
 use crate::model::ids::natural;
 use crate::model::reading::{ReadError, Reading};
 
-/// A directory with more counters than this (hfi1 has hundreds, one for each context) is read only as far as this
-/// version knows what they count; the others are left out.
+/// Of a directory with more counters than this (hfi1 has hundreds, one for each context) only the counters with a known
+/// meaning are read.
 const MOST: usize = 128;
 
 /// Where a port's hardware counters come from in a pass.
@@ -23,7 +23,7 @@ pub(super) enum CounterSource<'a> {
     Files,
     /// A reply of `STAT_GET`, and files for what it lacks.
     Reply(&'a [u8]),
-    /// Nothing: the driver has just failed to answer for all of them.
+    /// Nowhere: the driver has just failed to answer for all of them.
     Nothing,
 }
 
@@ -45,7 +45,7 @@ impl StampedDirectory {
         Self { path, stamp: None }
     }
 
-    /// Whether the directory is another one than when it was listed.
+    /// Whether the directory has changed since it was listed.
     fn changed(&mut self, cx: &mut ReadContext<'_>) -> bool {
         match stamp(cx, &self.path) {
             Ok(now) => std::mem::replace(&mut self.stamp, now) != now,
@@ -56,14 +56,14 @@ impl StampedDirectory {
     fn names(&mut self, cx: &mut ReadContext<'_>) -> Vec<Arc<str>> {
         let listed = if self.stamp.is_some() { cx.host.io.list(&self.path) } else { Ok(Vec::new()) };
         let mut names = listed.unwrap_or_else(|error| {
-            // AttributeFile again in the next pass.
+            // Listed again on the next pass.
             self.stamp = None;
             if let Some(reason) = reason_of(&error) {
                 cx.fault(&self.path, reason);
             }
             Vec::new()
         });
-        // mlx5 refreshes the age of its set only when the first counter is read: the others are then from memory.
+        // mlx5 refreshes the whole set when the first counter is read; the others then come from memory.
         let key = |name: &String| name != "rx_write_requests";
         names.sort_unstable_by(|a, b| key(a).cmp(&key(b)).then_with(|| natural(a, b)));
         if names.len() > MOST {
@@ -73,10 +73,10 @@ impl StampedDirectory {
     }
 }
 
-/// What a directory looks like now; none when it is not there.
+/// The stamp of a directory; `None` if it does not exist.
 ///
 /// # Errors
-/// The reason why that is not known, noted in the pass.
+/// Why it could not be read, also recorded as a fault.
 pub(super) fn stamp(cx: &mut ReadContext<'_>, path: &Path) -> Result<Option<DirStamp>, ReadError> {
     let failed = |error: io::Error| reason_of(&error).map_or(Ok(None), Err);
     cx.host.io.stamp(path).map(Some).or_else(failed).inspect_err(|reason| cx.fault(path, *reason))
@@ -124,12 +124,12 @@ impl CounterDirs {
         self.hardware_files.read(cx, hardware);
     }
 
-    /// What the last reading said of `counters/`.
+    /// The last values of `counters/`.
     pub(super) fn pma(&self) -> Counters {
         self.pma_files.last.clone()
     }
 
-    /// What the last reading said of `hw_counters/`.
+    /// The last values of `hw_counters/`.
     pub(super) fn hardware(&self) -> Counters {
         self.hardware_files.last.clone()
     }
@@ -140,7 +140,7 @@ impl CounterDirs {
     }
 }
 
-/// Whether a card did not answer.
+/// Whether the card did not respond.
 fn is_silent(reading: Reading<u64>) -> bool {
     matches!(reading, Reading::Unreadable(ReadError::Timeout | ReadError::Gone))
 }
@@ -150,7 +150,7 @@ fn is_silent(reading: Reading<u64>) -> bool {
 struct CounterFiles {
     files: Vec<PolledFile>,
     last: Counters,
-    /// For each counter of a netlink reply, in its order, where in the layout it stands.
+    /// Index in the layout of each counter of a netlink reply, in the reply's order.
     slots: Vec<usize>,
 }
 
@@ -172,8 +172,8 @@ impl CounterFiles {
         for (value, file) in self.last.values.iter_mut().zip(&mut self.files).filter(|(value, _)| value.is_none()) {
             let reading = file.read(cx, text::counter);
             let was_silent = std::mem::replace(&mut silent, is_silent(reading));
-            // One odd file costs itself; after a second in a row the card does not answer, and each further file would
-            // wait as long, up to a minute.
+            // One failing file costs only itself. After a second one in a row the card does not respond, and each
+            // further file would wait up to a minute.
             if silent && was_silent {
                 return;
             }
@@ -181,7 +181,7 @@ impl CounterFiles {
         }
     }
 
-    /// Takes values by name; a reply has its names in the same order every time.
+    /// Takes values by name. Every reply has its names in the same order.
     fn take(&mut self, reply: &[u8]) {
         let Counters { layout, values } = &mut self.last;
         for (at, (name, value)) in nldev::counters(reply).enumerate() {

@@ -1,4 +1,4 @@
-//! RDMA devices and their ports: `/sys/class/infiniband`, and rdma netlink where the running kernel offers it.
+//! RDMA devices and their ports: `/sys/class/infiniband`, and rdma netlink if the running kernel supports it.
 
 mod counters;
 mod netlink;
@@ -19,7 +19,7 @@ use reader::RdmaDeviceReader;
 /// RDMA devices and ports.
 pub const SPEC: Spec = Spec {
     name: "rdma",
-    about: "RDMA devices and ports, their states, rates and counters (/sys/class/infiniband, rdma netlink)",
+    about: "RDMA devices and ports: state, rate, counters (/sys/class/infiniband, rdma netlink)",
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
@@ -245,14 +245,14 @@ mod tests {
     }
 
     /// A collector over a tree, with its readers.
-    struct Bench {
+    struct CollectorFixture {
         host: Host,
         collector: Box<dyn Collector>,
         readers: Vec<Box<dyn DeviceReader>>,
         faults: Vec<(String, ReadError)>,
     }
 
-    impl Bench {
+    impl CollectorFixture {
         fn new(tree: &Tree) -> Self {
             Self::with(tree, Filter::default(), |setup| Box::new(RdmaCollector::new(setup, None)))
         }
@@ -353,13 +353,13 @@ mod tests {
     fn no_class_is_no_device() {
         let tree = Tree::default();
         tree.text("kernel/notes", "x");
-        assert!(Bench::new(&tree).readers.is_empty());
+        assert!(CollectorFixture::new(&tree).readers.is_empty());
     }
 
     #[test]
     fn mlx5_on_infiniband() {
-        let mut bench = Bench::new(&infiniband());
-        let device = bench.device(0);
+        let mut fixture = CollectorFixture::new(&infiniband());
+        let device = fixture.device(0);
         let port = &device.ports[0];
         assert_eq!(device.identity.pci_address.map(|a| a.to_string()).as_deref(), Some("0000:41:00.0"));
         assert_eq!(device.identity.firmware_version.as_deref(), Some("20.35.1012"));
@@ -376,7 +376,7 @@ mod tests {
         // The counter whose reading refreshes mlx5's whole set comes first.
         assert_eq!(names(&port.hardware), ["rx_write_requests", "duplicate_request", "out_of_buffer"]);
         assert_eq!((port.counter("port_xmit_data"), port.counter("out_of_buffer")), (Some(2000), Some(3)));
-        assert!(bench.faults.is_empty(), "{:?}", bench.faults);
+        assert!(fixture.faults.is_empty(), "{:?}", fixture.faults);
     }
 
     #[test]
@@ -386,7 +386,7 @@ mod tests {
             .text(&format!("{REAL}/ports/1/gid_attrs/ndevs/0"), "enp65s0f0np0")
             .texts(&format!("{REAL}/ports/1"), &[("lid", "0x0"), ("sm_lid", "0x0"), ("rate", "100 Gb/sec (2X HDR)")])
             .text(&format!("{REAL}/ports/1/hw_counters/np_cnp_sent"), "9");
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         let port = &device.ports[0];
         assert_eq!(port.link_layer, Some(LinkLayer::Ethernet));
         assert_eq!((port.netdev.as_deref(), port.lid), (Some("enp65s0f0np0"), None));
@@ -400,7 +400,7 @@ mod tests {
         tree.link("class/infiniband/mlx5_9", "../../devices/pci0000:40/0000:41:00.1/mlx5_core.sf.2/infiniband/mlx5_9")
             .link("devices/pci0000:40/0000:41:00.1/mlx5_core.sf.2/infiniband/mlx5_9/device", "../../../mlx5_core.sf.2")
             .text("devices/pci0000:40/0000:41:00.1/mlx5_core.sf.2/infiniband/mlx5_9/fw_ver", "");
-        let devices = Bench::new(&tree).devices(0, Depth::Full);
+        let devices = CollectorFixture::new(&tree).devices(0, Depth::Full);
         assert_eq!(devices[1].identity.pci_address.map(|a| a.to_string()).as_deref(), Some("0000:41:00.1"));
         assert_eq!(devices[1].identity.firmware_version, None);
     }
@@ -410,7 +410,7 @@ mod tests {
         let tree = Tree::default();
         tree.texts("class/infiniband/rxe0", &[("parent", "eth0"), ("node_guid", "5054:00ff:fe12:3456")])
             .texts("class/infiniband/rxe0/ports/1", &[("state", "1: DOWN"), ("phys_state", "2: Polling")]);
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         assert_eq!(device.identity.pci_address, None);
         assert_eq!(device.ports[0].physical_state, Reading::Value(PhysicalState::Polling));
     }
@@ -433,7 +433,7 @@ mod tests {
         }
         tree.text("class/infiniband/mlx4_0/ports/.hidden", "")
             .text("class/infiniband/mlx4_0/ports/01/state", "1: DOWN");
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         assert_eq!(device.ports.iter().map(|port| port.number).collect::<Vec<_>>(), [1, 2]);
         assert_eq!(device.ports[1].counter("port_rcv_data"), Some(22));
         assert_eq!(device.ports[1].rate.value().map(|rate| rate.speed), Some(Speed::Sdr));
@@ -447,7 +447,7 @@ mod tests {
         tree.text("class/infiniband/hfi1_0/board_id", "ACME 100Gb 1-port Omni-Path Adapter x16")
             .text("class/infiniband/hfi1_0/hw_counters/RxTIDFullEr,32", "4")
             .text("class/infiniband/hfi1_0/ports/1/state", "4: ACTIVE");
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         assert_eq!(device.identity.board_id.as_deref(), Some("ACME 100Gb 1-port Omni-Path Adapter x16"));
         assert_eq!(device.identity.hca_type, None);
         assert_eq!(device.counters.get("RxTIDFullEr,32"), Some(4));
@@ -460,7 +460,7 @@ mod tests {
             tree.text(&format!("class/infiniband/hfi1_0/ports/1/hw_counters/Ctx{context},32"), "1");
         }
         tree.text("class/infiniband/hfi1_0/ports/1/hw_counters/local_ack_timeout_err", "6");
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         assert_eq!(names(&device.ports[0].hardware), ["local_ack_timeout_err"]);
         assert_eq!(tree.opened("Ctx"), 0);
     }
@@ -472,18 +472,18 @@ mod tests {
             "class/infiniband/irdma0/ports/1",
             &[("state", "1: DOWN"), ("phys_state", "3: Disabled"), ("hw_counters/ip4InOctets", "77")],
         );
-        let mut bench = Bench::new(&tree);
-        let device = bench.device(0);
+        let mut fixture = CollectorFixture::new(&tree);
+        let device = fixture.device(0);
         assert!(device.ports[0].pma.layout.is_empty());
         assert_eq!(device.ports[0].counter("ip4InOctets"), Some(77));
-        assert!(bench.faults.is_empty(), "{:?}", bench.faults);
+        assert!(fixture.faults.is_empty(), "{:?}", fixture.faults);
     }
 
     #[test]
     fn bnxt_levels_are_no_events() {
         let tree = Tree::default();
         tree.texts("class/infiniband/bnxt_re0/ports/1/hw_counters", &[("active_qps", "12"), ("rx_bytes", "5")]);
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         let hardware = &device.ports[0].hardware;
         let meanings: Vec<CounterKind> = hardware.iter().map(|(counter, _)| counter.meaning).collect();
         assert_eq!(meanings, [CounterKind::Level, CounterKind::ReceivedBytes { unit: 1 }]);
@@ -496,7 +496,7 @@ mod tests {
             "class/infiniband/rdmap0s6/ports/1",
             &[("link_layer", "Unspecified"), ("hw_counters/rx_drops", "2")],
         );
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         assert_eq!(device.ports[0].link_layer, Some(LinkLayer::Other("Unspecified".into())));
         assert_eq!(device.counters.get("submitted_cmds"), Some(40));
         assert_eq!(device.ports[0].counter("rx_drops"), Some(2));
@@ -506,7 +506,7 @@ mod tests {
     fn qib_counters_stand_at_32_bits() {
         let tree = Tree::default();
         tree.texts("class/infiniband/qib0/ports/1/counters", &[("port_rcv_data", "4294967295"), ("symbol_error", "0")]);
-        let device = Bench::new(&tree).device(0);
+        let device = CollectorFixture::new(&tree).device(0);
         let port = &device.ports[0];
         assert_eq!(port.pma.saturated().map(|counter| counter.name.to_string()).collect::<Vec<_>>(), ["port_rcv_data"]);
         let symbol = port.pma.layout.iter().find(|counter| &*counter.name == "symbol_error").unwrap();
@@ -517,22 +517,22 @@ mod tests {
     fn old_kernels_write_that_there_is_no_counter() {
         let tree = Tree::default();
         tree.texts("class/infiniband/i40iw0/ports/1/counters", &[("symbol_error", "N/A (no PMA)")]);
-        let mut bench = Bench::new(&tree);
-        assert_eq!(bench.device(0).ports[0].counter("symbol_error"), None);
-        assert_eq!(bench.faults.len(), 1);
-        assert_eq!(bench.faults[0].1, ReadError::NotSupported);
-        assert_eq!(bench.quarantined(), 1);
+        let mut fixture = CollectorFixture::new(&tree);
+        assert_eq!(fixture.device(0).ports[0].counter("symbol_error"), None);
+        assert_eq!(fixture.faults.len(), 1);
+        assert_eq!(fixture.faults[0].1, ReadError::NotSupported);
+        assert_eq!(fixture.quarantined(), 1);
     }
 
     #[test]
-    fn a_text_that_is_no_guid_costs_only_itself() {
+    fn a_malformed_guid_affects_only_itself() {
         let tree = infiniband();
         tree.text(&format!("{REAL}/node_guid"), "not a guid");
-        let mut bench = Bench::new(&tree);
-        let device = bench.device(0);
+        let mut fixture = CollectorFixture::new(&tree);
+        let device = fixture.device(0);
         assert_eq!(device.identity.node_guid, None);
         assert!(device.identity.sys_image_guid.is_some());
-        assert_eq!(bench.faults, [(format!("/sys/{REAL}/node_guid"), ReadError::Malformed)]);
+        assert_eq!(fixture.faults, [(format!("/sys/{REAL}/node_guid"), ReadError::Malformed)]);
     }
 
     #[test]
@@ -541,10 +541,10 @@ mod tests {
         for name in ["mlx5_10", "mlx5_2", ".placeholder"] {
             tree.text(&format!("class/infiniband/{name}/fw_ver"), "1");
         }
-        let mut bench = Bench::new(&tree);
-        let mut cx = ReadContext::new(&bench.host, BootTime(0), Depth::Full);
+        let mut fixture = CollectorFixture::new(&tree);
+        let mut cx = ReadContext::new(&fixture.host, BootTime(0), Depth::Full);
         let keys: Vec<_> =
-            bench.collector.discover(&mut cx).unwrap().iter().map(|found| found.key.to_string()).collect();
+            fixture.collector.discover(&mut cx).unwrap().iter().map(|found| found.key.to_string()).collect();
         assert_eq!(keys, ["mlx5_2", "mlx5_10"]);
     }
 
@@ -555,8 +555,8 @@ mod tests {
         let tree = infiniband();
         tree.text("class/infiniband/mlx5_1/ports/1/state", "4: ACTIVE");
         let filter = Filter { include: None, exclude: Some(Filter::pattern("mlx5_0").unwrap()) };
-        let mut bench = Bench::with(&tree, filter, |setup| Box::new(RdmaCollector::new(setup, None)));
-        let devices = bench.devices(0, Depth::Full);
+        let mut fixture = CollectorFixture::with(&tree, filter, |setup| Box::new(RdmaCollector::new(setup, None)));
+        let devices = fixture.devices(0, Depth::Full);
         assert_eq!(devices.iter().map(|device| device.name.to_string()).collect::<Vec<_>>(), ["mlx5_1"]);
         assert_eq!((tree.opened("mlx5_0"), tree.opened("mlx5_1") > 0), (0, true));
     }
@@ -564,31 +564,31 @@ mod tests {
     #[test]
     fn a_pass_over_states_keeps_the_counters() {
         let tree = infiniband();
-        let mut bench = Bench::new(&tree);
+        let mut fixture = CollectorFixture::new(&tree);
         // The first pass reads everything, whatever it was asked for.
-        let first = Arc::clone(&bench.devices(10, Depth::State)[0]);
+        let first = Arc::clone(&fixture.devices(10, Depth::State)[0]);
         assert_eq!(first.counters_at, BootTime(10_000));
         tree.text(&format!("{REAL}/ports/1/counters/port_rcv_data"), "5000")
             .text(&format!("{REAL}/ports/1/state"), "1: DOWN");
         let (rates, counters) = (tree.reads("/rate"), tree.reads("counters/"));
-        let second = Arc::clone(&bench.devices(15, Depth::State)[0]);
+        let second = Arc::clone(&fixture.devices(15, Depth::State)[0]);
         assert_eq!(second.counters_at, BootTime(10_000));
         assert_eq!(second.ports[0].counter("port_rcv_data"), Some(1000));
         assert_eq!(second.ports[0].state, Reading::Value(PortState::Down));
         assert_eq!(second.ports[0].rate, Reading::Absent);
         assert_eq!((tree.reads("/rate"), tree.reads("counters/")), (rates, counters));
         assert!(Arc::ptr_eq(&first.identity, &second.identity));
-        let third = bench.device(20);
+        let third = fixture.device(20);
         assert_eq!((third.counters_at, third.ports[0].counter("port_rcv_data")), (BootTime(20_000), Some(5000)));
     }
 
     #[test]
     fn a_quiet_pass_over_states_reads_two_files() {
         let tree = infiniband();
-        let mut bench = Bench::new(&tree);
-        bench.device(0);
+        let mut fixture = CollectorFixture::new(&tree);
+        fixture.device(0);
         let (reads, opened) = (tree.reads(""), tree.opened(""));
-        bench.devices(5, Depth::State);
+        fixture.devices(5, Depth::State);
         assert_eq!((tree.reads("") - reads, tree.opened("") - opened), (2, 0));
     }
 
@@ -597,52 +597,55 @@ mod tests {
         let tree = infiniband();
         let file = format!("{REAL}/ports/1/counters/link_downed");
         tree.refuses(&file, Errno::INVAL);
-        let mut bench = Bench::new(&tree);
+        let mut fixture = CollectorFixture::new(&tree);
         let mut probes = Vec::new();
         for minute in 0..=100 {
             let before = tree.reads("link_downed");
-            let device = bench.device(minute * MINUTE);
+            let device = fixture.device(minute * MINUTE);
             assert_eq!(device.ports[0].counter("port_rcv_data"), Some(1000));
-            assert_eq!((device.ports[0].counter("link_downed"), bench.quarantined()), (None, 1));
+            assert_eq!((device.ports[0].counter("link_downed"), fixture.quarantined()), (None, 1));
             if tree.reads("link_downed") > before {
-                probes.push((minute, bench.faults[0].1));
+                probes.push((minute, fixture.faults[0].1));
             }
         }
         // After 10 minutes, then 20, then 40.
         let again = ReadError::Quarantined;
         assert_eq!(probes, [(0, ReadError::NotSupported), (10, again), (30, again), (70, again)]);
         tree.text(&file, "2");
-        let device = bench.device(200 * MINUTE);
-        assert_eq!((device.ports[0].counter("link_downed"), bench.quarantined()), (Some(2), 0));
+        let device = fixture.device(200 * MINUTE);
+        assert_eq!((device.ports[0].counter("link_downed"), fixture.quarantined()), (Some(2), 0));
     }
 
     #[test]
-    fn the_rate_of_a_port_that_is_down_is_not_asked_for() {
+    fn the_rate_of_a_port_that_is_down_is_not_read() {
         let tree = infiniband();
         let rate = format!("{REAL}/ports/1/rate");
         tree.text(&format!("{REAL}/ports/1/state"), "1: DOWN").refuses(&rate, Errno::INVAL);
-        let mut bench = Bench::new(&tree);
-        assert_eq!((bench.device(0).ports[0].rate, tree.opened("/rate"), bench.quarantined()), (Reading::Absent, 0, 0));
+        let mut fixture = CollectorFixture::new(&tree);
+        assert_eq!(
+            (fixture.device(0).ports[0].rate, tree.opened("/rate"), fixture.quarantined()),
+            (Reading::Absent, 0, 0)
+        );
         // A kernel that still refuses when the link has just come up: quarantined, until the state changes again.
         tree.text(&format!("{REAL}/ports/1/state"), "4: ACTIVE");
-        assert_eq!(bench.device(5).ports[0].rate, Reading::Unreadable(ReadError::NotSupported));
+        assert_eq!(fixture.device(5).ports[0].rate, Reading::Unreadable(ReadError::NotSupported));
         tree.text(&format!("{REAL}/ports/1/phys_state"), "6: LinkErrorRecovery").text(&rate, "100 Gb/sec (4X EDR)");
-        let device = Arc::clone(&bench.devices(10, Depth::State)[0]);
+        let device = Arc::clone(&fixture.devices(10, Depth::State)[0]);
         assert_eq!(device.ports[0].rate.value().map(|rate| rate.bandwidth.gbits()), Some(100.0));
-        assert_eq!(bench.quarantined(), 0);
+        assert_eq!(fixture.quarantined(), 0);
     }
 
     #[test]
-    fn a_card_that_does_not_answer_is_not_asked_for_every_counter() {
+    fn an_unresponsive_card_is_not_read_counter_by_counter() {
         let tree = infiniband();
         for counter in ["link_downed", "port_rcv_data", "port_xmit_data"] {
             tree.refuses(&format!("{REAL}/ports/1/counters/{counter}"), Errno::TIMEDOUT);
         }
-        let mut bench = Bench::new(&tree);
-        let port = &bench.device(0).ports[0];
+        let mut fixture = CollectorFixture::new(&tree);
+        let port = &fixture.device(0).ports[0];
         assert_eq!((port.pma.values.as_slice(), port.state), ([None; 4].as_slice(), Reading::Value(PortState::Active)));
         // One odd file would be no reason to give up; two in a row are.
-        assert_eq!((bench.faults.len(), bench.faults[0].1, bench.quarantined()), (2, ReadError::Timeout, 0));
+        assert_eq!((fixture.faults.len(), fixture.faults[0].1, fixture.quarantined()), (2, ReadError::Timeout, 0));
         assert_eq!(tree.reads("/counters/"), 2);
     }
 
@@ -650,55 +653,55 @@ mod tests {
     fn counters_that_appear_later_are_read() {
         let tree = Tree::default();
         tree.text("class/infiniband/mlx5_0/ports/1/state", "4: ACTIVE");
-        let mut bench = Bench::new(&tree);
-        assert!(bench.device(0).ports[0].pma.layout.is_empty());
+        let mut fixture = CollectorFixture::new(&tree);
+        assert!(fixture.device(0).ports[0].pma.layout.is_empty());
         tree.text(&format!("{PORT}/counters/link_downed"), "3");
-        let device = Arc::clone(&bench.devices(5, Depth::State)[0]);
+        let device = Arc::clone(&fixture.devices(5, Depth::State)[0]);
         assert_eq!((device.ports[0].counter("link_downed"), device.counters_at), (Some(3), BootTime(5_000)));
         tree.remove(&format!("{PORT}/counters"));
-        assert!(bench.device(10).ports[0].pma.layout.is_empty());
-        assert!(bench.faults.is_empty());
+        assert!(fixture.device(10).ports[0].pma.layout.is_empty());
+        assert!(fixture.faults.is_empty());
     }
 
     #[test]
     fn a_device_that_came_back_under_its_name_is_read_anew() {
         let tree = infiniband();
-        let mut bench = Bench::new(&tree);
-        bench.device(0);
+        let mut fixture = CollectorFixture::new(&tree);
+        fixture.device(0);
         tree.recreate();
         tree.text(&format!("{REAL}/fw_ver"), "20.40.0000")
             .text(&format!("{REAL}/ports/1/counters/port_rcv_data"), "1")
             .text(&format!("{REAL}/ports/1/hw_counters/np_cnp_sent"), "8");
-        let device = Arc::clone(&bench.devices(5, Depth::State)[0]);
+        let device = Arc::clone(&fixture.devices(5, Depth::State)[0]);
         assert_eq!(device.identity.firmware_version.as_deref(), Some("20.40.0000"));
         assert_eq!(device.ports[0].counter("port_rcv_data"), Some(1));
         assert_eq!(device.ports[0].counter("np_cnp_sent"), Some(8));
-        assert!(bench.faults.is_empty(), "{:?}", bench.faults);
+        assert!(fixture.faults.is_empty(), "{:?}", fixture.faults);
     }
 
     #[test]
     fn a_device_that_went_away_has_no_facts() {
         let tree = infiniband();
-        let mut bench = Bench::new(&tree);
-        bench.device(0);
+        let mut fixture = CollectorFixture::new(&tree);
+        fixture.device(0);
         tree.remove("devices");
-        assert!(bench.devices(5, Depth::Full).is_empty());
-        assert!(bench.faults.is_empty());
+        assert!(fixture.devices(5, Depth::Full).is_empty());
+        assert!(fixture.faults.is_empty());
         assert_eq!(tree.0.lock().unwrap().nodes.len(), 1);
     }
 
     #[test]
     fn new_firmware_is_seen_within_a_minute() {
         let tree = infiniband();
-        let mut bench = Bench::new(&tree);
-        bench.device(0);
+        let mut fixture = CollectorFixture::new(&tree);
+        fixture.device(0);
         tree.text(&format!("{REAL}/fw_ver"), "20.40.0000");
-        assert_eq!(bench.device(30).identity.firmware_version.as_deref(), Some("20.35.1012"));
-        assert_eq!(bench.device(60).identity.firmware_version.as_deref(), Some("20.40.0000"));
+        assert_eq!(fixture.device(30).identity.firmware_version.as_deref(), Some("20.35.1012"));
+        assert_eq!(fixture.device(60).identity.firmware_version.as_deref(), Some("20.40.0000"));
     }
 
     #[test]
-    fn a_directory_in_a_files_place_costs_only_itself() {
+    fn a_directory_instead_of_a_file_affects_only_itself() {
         let folder = tempfile::tempdir().unwrap();
         let port = folder.path().join("class/infiniband/mlx5_0/ports/1");
         std::fs::create_dir_all(port.join("counters/VL15_dropped")).unwrap();
@@ -794,11 +797,11 @@ mod tests {
     }
 
     #[test]
-    fn two_messages_stand_for_many_files() {
+    fn two_messages_replace_many_files() {
         let (tree, kernel) = (infiniband(), Kernel::new());
-        let mut bench = Bench::on_netlink(&tree, kernel.connect());
+        let mut fixture = CollectorFixture::on_netlink(&tree, kernel.connect());
         for (at, depth) in [(0, Depth::Full), (5, Depth::Full), (10, Depth::State)] {
-            let device = Arc::clone(&bench.devices(at, depth)[0]);
+            let device = Arc::clone(&fixture.devices(at, depth)[0]);
             let port = &device.ports[0];
             assert_eq!(port.state, Reading::Value(PortState::Active));
             assert_eq!(port.physical_state, Reading::Value(PhysicalState::LinkUp));
@@ -811,79 +814,79 @@ mod tests {
             assert_eq!(tree.opened(file), 0, "{file}");
         }
         assert_eq!((kernel.asked(1), kernel.asked(6), kernel.asked(5), kernel.asked(17)), (1, 1, 3, 2));
-        assert!(bench.faults.is_empty(), "{:?}", bench.faults);
+        assert!(fixture.faults.is_empty(), "{:?}", fixture.faults);
     }
 
     #[test]
     fn counters_that_netlink_lacks_are_read_from_files() {
         let (tree, kernel) = (infiniband(), Kernel::new());
         kernel.set(|answers| answers.counters = Ok(vec![("out_of_buffer", 30)]));
-        let mut bench = Bench::on_netlink(&tree, kernel.connect());
-        assert_eq!(bench.device(0).ports[0].hardware.values, [Some(5), Some(4), Some(30)]);
+        let mut fixture = CollectorFixture::on_netlink(&tree, kernel.connect());
+        assert_eq!(fixture.device(0).ports[0].hardware.values, [Some(5), Some(4), Some(30)]);
     }
 
     #[test]
-    fn an_operation_that_is_not_offered_is_asked_for_rarely_and_counted_once() {
+    fn an_unsupported_command_is_paused_and_counted_once() {
         let (tree, kernel) = (infiniband(), Kernel::new());
         kernel.set(|answers| answers.counters = Err(Errno::INVAL));
-        let mut bench = Bench::on_netlink(&tree, kernel.connect());
-        let device = bench.device(0);
+        let mut fixture = CollectorFixture::on_netlink(&tree, kernel.connect());
+        let device = fixture.device(0);
         assert_eq!(device.ports[0].hardware.values, [Some(5), Some(4), Some(3)]);
-        assert_eq!(bench.faults, [("STAT_GET mlx5_0/1".to_owned(), ReadError::NotSupported)]);
-        assert_eq!(bench.quarantined(), 1);
+        assert_eq!(fixture.faults, [("STAT_GET mlx5_0/1".to_owned(), ReadError::NotSupported)]);
+        assert_eq!(fixture.quarantined(), 1);
         for minute in 1..25 {
-            bench.device(minute * 60);
-            assert!(bench.faults.is_empty());
+            fixture.device(minute * 60);
+            assert!(fixture.faults.is_empty());
         }
         assert_eq!((kernel.asked(17), tree.opened("/state")), (3, 0));
         kernel.set(|answers| answers.counters = Ok(vec![("out_of_buffer", 99)]));
-        assert_eq!(bench.device(60 * 60).ports[0].counter("out_of_buffer"), Some(99));
-        assert_eq!(bench.quarantined(), 0);
+        assert_eq!(fixture.device(60 * 60).ports[0].counter("out_of_buffer"), Some(99));
+        assert_eq!(fixture.quarantined(), 0);
     }
 
     #[test]
-    fn a_driver_that_failed_is_not_asked_again_through_files() {
+    fn files_are_not_read_after_the_driver_failed() {
         let (tree, kernel) = (infiniband(), Kernel::new());
         kernel.set(|answers| (answers.port, answers.counters) = (Err(Errno::IO), Err(Errno::TIMEDOUT)));
-        let mut bench = Bench::on_netlink(&tree, kernel.connect());
-        let device = bench.device(0);
+        let mut fixture = CollectorFixture::on_netlink(&tree, kernel.connect());
+        let device = fixture.device(0);
         assert_eq!(device.ports[0].state, Reading::Unreadable(ReadError::Io));
         assert_eq!(device.ports[0].hardware.values, [None; 3]);
         assert_eq!(device.ports[0].counter("port_rcv_data"), Some(1000));
         let expected = [("PORT_GET mlx5_0/1", ReadError::Io), ("STAT_GET mlx5_0/1", ReadError::Timeout)];
-        assert_eq!(bench.faults, expected.map(|(source, reason)| (source.to_owned(), reason)));
+        assert_eq!(fixture.faults, expected.map(|(source, reason)| (source.to_owned(), reason)));
         kernel.set(|answers| answers.port = Ok((1, 2, 0)));
-        assert_eq!(bench.device(5).ports[0].state, Reading::Value(PortState::Down));
+        assert_eq!(fixture.device(5).ports[0].state, Reading::Value(PortState::Down));
     }
 
     #[test]
     fn an_old_kernel_is_asked_through_files_only() {
         let (tree, kernel) = (infiniband(), Kernel::new());
         kernel.set(|answers| answers.copy_on_fork = false);
-        let mut bench = Bench::on_netlink(&tree, kernel.connect());
-        let device = bench.device(0);
+        let mut fixture = CollectorFixture::on_netlink(&tree, kernel.connect());
+        let device = fixture.device(0);
         assert_eq!(device.ports[0].lid, Some(0x364));
-        bench.device(5);
+        fixture.device(5);
         assert_eq!((kernel.asked(6), kernel.asked(5)), (1, 0));
-        assert!(bench.faults.is_empty());
+        assert!(fixture.faults.is_empty());
     }
 
     #[test]
-    fn no_netlink_is_no_fault() {
+    fn a_missing_netlink_is_no_fault() {
         let tree = infiniband();
-        let mut bench = Bench::on_netlink(&tree, Arc::new(|| Err(errno(Errno::PROTONOSUPPORT))));
-        assert_eq!(bench.device(0).ports[0].lid, Some(0x364));
-        assert!(bench.faults.is_empty(), "{:?}", bench.faults);
+        let mut fixture = CollectorFixture::on_netlink(&tree, Arc::new(|| Err(errno(Errno::PROTONOSUPPORT))));
+        assert_eq!(fixture.device(0).ports[0].lid, Some(0x364));
+        assert!(fixture.faults.is_empty(), "{:?}", fixture.faults);
     }
 
     #[test]
     fn a_device_with_a_new_index_is_found_again() {
         let (tree, kernel) = (infiniband(), Kernel::new());
-        let mut bench = Bench::on_netlink(&tree, kernel.connect());
-        bench.device(0);
+        let mut fixture = CollectorFixture::on_netlink(&tree, kernel.connect());
+        fixture.device(0);
         kernel.set(|answers| (answers.index, answers.port) = (9, Ok((4, 5, 0x20))));
-        assert_eq!(bench.device(5).ports[0].lid, Some(0x20));
-        assert!(bench.faults.is_empty(), "{:?}", bench.faults);
+        assert_eq!(fixture.device(5).ports[0].lid, Some(0x20));
+        assert!(fixture.faults.is_empty(), "{:?}", fixture.faults);
     }
 
     #[test]
@@ -894,18 +897,18 @@ mod tests {
                 Box::new(NetlinkCollector::new(setup, connect, super::netlink::open_resources)) as Box<dyn Collector>
             }
         };
-        let mut bench = Bench::with(&tree, Filter::default(), make(Some(kernel.connect())));
+        let mut fixture = CollectorFixture::with(&tree, Filter::default(), make(Some(kernel.connect())));
         for at in [0, 5] {
-            let facts = bench.facts(at, Depth::State);
+            let facts = fixture.facts(at, Depth::State);
             let resources: &RdmaResources = facts[0].downcast_ref().unwrap();
             assert_eq!(resources.device.as_str(), "mlx5_0");
             assert_eq!(resources.counts, [("pd".into(), 2), ("qp".into(), 17)]);
         }
         kernel.set(|answers| answers.resources = Err(Errno::PERM));
-        assert!(bench.facts(10, Depth::Full).is_empty());
-        assert_eq!(bench.faults, [("RES_GET mlx5_0".to_owned(), ReadError::Permission)]);
+        assert!(fixture.facts(10, Depth::Full).is_empty());
+        assert_eq!(fixture.faults, [("RES_GET mlx5_0".to_owned(), ReadError::Permission)]);
         assert_eq!(tree.opened(""), 0);
         // A recorded host has no netlink.
-        assert!(Bench::with(&tree, Filter::default(), make(None)).readers.is_empty());
+        assert!(CollectorFixture::with(&tree, Filter::default(), make(None)).readers.is_empty());
     }
 }

@@ -1,6 +1,6 @@
-//! What only netlink says of RDMA devices: the objects that programs hold on them (`RDMA_NLDEV_CMD_RES_GET`, the kernel's
-//! own counts), and queue pairs by type and state (`RDMA_NLDEV_CMD_RES_QP_GET`). The kernel asks the device about each queue
-//! pair, so those are off by default.
+//! What only netlink reports about RDMA devices: objects that programs hold on them (`RDMA_NLDEV_CMD_RES_GET`, the
+//! kernel's own counts), and queue pairs by type and state (`RDMA_NLDEV_CMD_RES_QP_GET`). The kernel queries the device
+//! for each queue pair, so those are off by default.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -17,10 +17,10 @@ use crate::model::rdma::{QueuePairs, RdmaResources};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
-/// Makes the reader of one device; no client where there is no kernel to ask.
+/// Creates the reader of one device; without a client on a recorded host.
 type ReaderFactory = fn(DeviceName, Option<RdmaNetlinkClient>) -> Box<dyn DeviceReader>;
 
-/// One reader for each device of the class; none on a recorded host, whose kernel can't be asked.
+/// Collector with one reader per device of the class; none on a recorded host, which has no netlink.
 pub(super) struct NetlinkCollector {
     class: PathBuf,
     filter: Filter,
@@ -35,7 +35,7 @@ impl NetlinkCollector {
 }
 
 impl Collector for NetlinkCollector {
-    /// Lists the class as the `rdma` collector does: netlink itself could be held up by a card that does not answer.
+    /// Lists the class as the `rdma` collector does: netlink itself may block on a card that does not respond.
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         if self.connect.is_none() {
             return Ok(Vec::new());
@@ -53,7 +53,7 @@ impl Collector for NetlinkCollector {
 /// Counts of RDMA objects.
 pub const RESOURCES: Spec = Spec {
     name: "rdma_netlink",
-    about: "Objects that programs hold on RDMA devices: queue pairs, memory regions and others (rdma netlink)",
+    about: "RDMA objects in use by programs: queue pairs, memory regions and others (rdma netlink)",
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
@@ -67,7 +67,7 @@ pub(super) fn open_resources(device: DeviceName, client: Option<RdmaNetlinkClien
 struct ResourceReader {
     device: DeviceName,
     client: Option<RdmaNetlinkClient>,
-    /// The kernel's words as they were last seen, by their place in the reply.
+    /// The kernel's names in the last reply, in its order.
     names: Vec<Arc<str>>,
 }
 
@@ -94,7 +94,7 @@ impl DeviceReader for ResourceReader {
 /// Counts of queue pairs.
 pub const QUEUE_PAIRS: Spec = Spec {
     name: "rdma_qp",
-    about: "Queue pairs by type and state (rdma netlink); costs the device a firmware command for each queue pair",
+    about: "Queue pairs by type and state (rdma netlink); costs one firmware command per queue pair",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,

@@ -1,4 +1,4 @@
-//! One port of a device: its files, and what netlink says in their stead.
+//! One port of a device: its files, and netlink replies that replace some of them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::model::units::BytesPerSecond;
 pub(super) struct PortScope {
     /// Counters and everything else that may change.
     pub(super) full: bool,
-    /// What seldom changes.
+    /// What rarely changes.
     pub(super) seldom: bool,
 }
 
@@ -70,7 +70,7 @@ impl PortFiles {
         }
     }
 
-    /// Looks whether the port is still the one it was; true when it is another one or its counters are.
+    /// Checks for changes; true if the port or its counters were replaced.
     pub(super) fn refresh(&mut self, cx: &mut ReadContext<'_>) -> bool {
         let Ok(now) = stamp(cx, &self.dir) else { return false };
         let another = now != self.stamp;
@@ -83,9 +83,9 @@ impl PortFiles {
         self.counters.refresh(cx) || another
     }
 
-    /// Reads the port; none when its directory is not there.
+    /// Reads the port; `None` if its directory is gone.
     ///
-    /// Each of `state`, `phys_state`, `rate`, `lid` and `sm_lid` makes the driver query the port anew; netlink tells
+    /// Each of `state`, `phys_state`, `rate`, `lid` and `sm_lid` makes the driver query the port again; netlink returns
     /// all but the rate from one query.
     pub(super) fn read(
         &mut self,
@@ -109,10 +109,10 @@ impl PortFiles {
             self.rate_file = PolledFile::new(self.dir.join("rate"));
         }
         if scope.full || moved {
-            // Of a port that is down, `rate` says nothing, something wrong, or EINVAL.
+            // On a port that is down, `rate` is empty, wrong, or fails with EINVAL.
             let active = matches!(self.state, Reading::Value(PortState::Active | PortState::ActiveDefer));
             self.rate = if active { self.rate_file.read(cx, parse_rate) } else { Reading::Absent };
-            // Ethernet has no subnet manager and no LIDs; netlink leaves them out, the files say 0.
+            // Ethernet has no subnet manager and no LIDs; netlink omits them, the files hold 0.
             if answer == QueryOutcome::Silent && self.link_layer != Some(LinkLayer::Ethernet) {
                 let lid = self.lid_file.read(cx, parse_lid).value();
                 self.lids = (lid, self.sm_lid_file.read(cx, parse_lid).value());
@@ -156,7 +156,7 @@ impl PortFiles {
     /// The GID table's first entry, from the kernel's memory.
     fn read_seldom(&mut self, cx: &mut ReadContext<'_>) {
         self.guid = once(cx, &self.dir.join("gids/0"), parse_gid);
-        // EINVAL is how the kernel says that the entry has no interface, as on every InfiniBand port.
+        // EINVAL means that the entry has no interface, as on every InfiniBand port.
         let netdev = PolledFile::new(self.dir.join("gid_attrs/ndevs/0")).read_unless_down(cx, text::label);
         self.netdev = netdev.value();
     }
@@ -196,7 +196,7 @@ impl PortFiles {
         }
     }
 
-    /// How many of its files are left alone for now.
+    /// How many of its files are quarantined.
     pub(super) fn quarantined(&self) -> usize {
         let files = [&self.state_file, &self.physical_state_file, &self.rate_file, &self.lid_file, &self.sm_lid_file];
         files.into_iter().filter(|file| file.is_quarantined()).count() + self.counters.quarantined()
@@ -367,7 +367,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_a_parser(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             let _ = (parse_state(&bytes), parse_physical_state(&bytes), parse_rate(&bytes), parse_link_layer(&bytes), parse_lid(&bytes), parse_gid(&bytes));
         }
 

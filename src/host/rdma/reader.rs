@@ -18,15 +18,15 @@ use crate::model::reading::Reading;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
 
-/// How long identity, GUIDs and interface names stand. Firmware can change under a running device.
+/// How long identity, GUIDs and interface names are kept. Firmware can change under a running device.
 const SELDOM: Duration = Duration::from_secs(60);
 
 /// The reader of one device.
 pub(super) struct RdmaDeviceReader {
     name: DeviceName,
-    /// Its entry in the class, mostly a link.
+    /// Its entry in the class, usually a link.
     entry: PathBuf,
-    /// Where the entry leads.
+    /// The directory that the entry leads to.
     dir: PathBuf,
     ports_dir: PathBuf,
     stamps: Option<(DirStamp, Option<DirStamp>)>,
@@ -56,14 +56,14 @@ impl RdmaDeviceReader {
         }
     }
 
-    /// Finds the directory that the entry leads to; a device that came back may be in another place.
+    /// Resolves the entry; a device that was removed and added again may have another directory.
     fn locate(&mut self, cx: &ReadContext<'_>) {
         self.dir = cx.host.resolve(&self.entry).unwrap_or_else(|_| self.entry.clone());
         self.ports_dir = self.dir.join("ports");
         self.stamps = None;
     }
 
-    /// Looks whether anything is another than it was; none when the device is not there.
+    /// Checks for changes; `None` if the device is gone.
     fn refresh(&mut self, cx: &mut ReadContext<'_>) -> Option<bool> {
         if self.stamps.is_none() {
             self.locate(cx);
@@ -87,7 +87,7 @@ impl RdmaDeviceReader {
                 return None;
             }
             Ok(Some(own)) => {
-                // Where it is not known what the ports look like, they are as they were.
+                // If the stamp of the ports is unknown, they count as unchanged.
                 let ports = stamp(cx, &self.ports_dir).unwrap_or_else(|_| self.stamps.and_then(|(_, ports)| ports));
                 if self.stamps != Some((own, ports)) {
                     self.stamps = Some((own, ports));
@@ -99,7 +99,7 @@ impl RdmaDeviceReader {
                     changed = true;
                 }
             }
-            // What the device looks like is not known: what was known of it stays, if anything was.
+            // The stamp is unknown: the device keeps its last state, if it had one.
             Err(_) => {
                 self.stamps?;
             }
@@ -173,12 +173,12 @@ impl DeviceReader for RdmaDeviceReader {
     }
 }
 
-/// Reads a file once, through a descriptor that is not kept.
+/// Reads a file once and closes it.
 pub(super) fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
     PolledFile::new(path.to_owned()).read(cx, parse).value()
 }
 
-/// Reads a device's identity files. All of them are answered from the kernel's memory.
+/// Reads a device's identity files. All of them come from kernel memory.
 fn read_identity(cx: &mut ReadContext<'_>, device: &Path) -> DeviceIdentity {
     let (pci_address, sub_function) = function(cx, device);
     DeviceIdentity {
@@ -217,7 +217,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parser(bytes in proptest::collection::vec(any::<u8>(), 0..24), like in "[0-9a-f:]{0,20}") {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..24), like in "[0-9a-f:]{0,20}") {
             let _ = (guid(&bytes), guid(like.as_bytes()));
         }
     }

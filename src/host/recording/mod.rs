@@ -1,4 +1,4 @@
-//! Records what collectors ask of a host, so that the same questions can be asked again elsewhere.
+//! Records what collectors read of a host, so that the host can be replayed elsewhere.
 
 mod scrub;
 
@@ -15,7 +15,7 @@ pub use scrub::Scrubber;
 /// Links followed on one path before it counts as a loop, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// What stood at a path.
+/// What was at a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RecordedEntry {
     /// A directory.
@@ -31,8 +31,8 @@ pub enum RecordedEntry {
 /// Entries by path, below `sys` and `proc`.
 pub type Entries = BTreeMap<PathBuf, RecordedEntry>;
 
-/// Input and output that remembers what it was asked for. Regular files that are only listed, and never read, are
-/// not kept: a serial number or the like must not get into a record by standing beside something else.
+/// Host input that records everything that is read. Regular files that are only listed, and never read, are not
+/// recorded: a serial number must not get into a recording because it is next to something else.
 pub struct Recording {
     inner: Arc<dyn HostIo>,
     roots: [(PathBuf, &'static str); 2],
@@ -40,7 +40,7 @@ pub struct Recording {
 }
 
 impl Recording {
-    /// The host, read through a recording of it. Netlink is not asked, so that the files are.
+    /// Wraps a host in a recording. Netlink is off, so that the files are read.
     pub fn of(host: &Host) -> (Arc<Self>, Host) {
         let recording = Arc::new(Self {
             inner: Arc::clone(&host.io),
@@ -52,13 +52,12 @@ impl Recording {
         (recording, host)
     }
 
-    /// What was seen so far, by paths that lead through no link.
+    /// What was read so far, by paths without links.
     pub fn entries(&self) -> Entries {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where a path leads, noting the links on the way: below which root, and the path there. None for what leads
-    /// out of the host's trees or round in links.
+    /// Resolves a path and records the links on the way. `None` if it leaves the host's trees or loops through links.
     fn real(&self, path: &Path, follow_last: bool) -> Option<RecordedPath> {
         let (root, name, rest) =
             self.roots.iter().find_map(|(root, name)| Some((root, *name, path.strip_prefix(root).ok()?)))?;
@@ -91,7 +90,7 @@ impl Recording {
         Some(RecordedPath { root: root.clone(), name, below })
     }
 
-    /// Notes a link; says its target, made relative where it was absolute.
+    /// Records a link and returns its target, made relative.
     fn note_link(&self, at: &RecordedPath, target: &Path) -> Option<PathBuf> {
         let target = match target.strip_prefix(&at.root) {
             Ok(inside) if target.is_absolute() => {
@@ -109,7 +108,7 @@ impl Recording {
         note(&self.seen, at.path(), entry);
     }
 
-    /// Notes that something is a directory, and what of its entries are links and directories.
+    /// Records a directory, and those of its entries that are links and directories.
     fn note_list(&self, at: &RecordedPath, names: &[String]) {
         self.note(at, RecordedEntry::Directory);
         for name in names {
@@ -128,7 +127,7 @@ impl Recording {
         }
     }
 
-    /// Notes a short file that nobody reads.
+    /// Records a short file that no collector reads.
     fn note_file(&self, at: &RecordedPath, path: &Path) {
         let mut buffer = [0; 64];
         let content = self.inner.open(path).and_then(|mut file| file.read(&mut buffer));
@@ -137,14 +136,14 @@ impl Recording {
         }
     }
 
-    /// Notes that a file could not be read, unless it is not there. What the kernel refuses to say of an interface
-    /// that is down, or of a GID without one, is as good as not there.
+    /// Records that a file could not be read, unless it does not exist. Files that the kernel rejects while an
+    /// interface is down, or for an empty GID, count as absent.
     fn note_failure(&self, at: &RecordedPath, error: &io::Error) {
         note_failure(&self.seen, at, error);
     }
 }
 
-/// Where something is: the root, its name, and the path below it.
+/// A path below one of the recorded roots.
 #[derive(Debug, Clone)]
 struct RecordedPath {
     root: PathBuf,
@@ -157,7 +156,7 @@ impl RecordedPath {
         Path::new(self.name).join(&self.below)
     }
 
-    /// Whether it is a directory whose entries are facts by their names alone: the interrupts of a function.
+    /// Whether the names in this directory are data by themselves: the interrupts of a function.
     fn names_say_all(&self) -> bool {
         self.below.file_name().is_some_and(|name| name == "msi_irqs")
     }
@@ -178,7 +177,7 @@ fn note(seen: &Mutex<Entries>, path: PathBuf, entry: RecordedEntry) {
     }
 }
 
-/// Adds a chunk to a file whose beginning was noted before.
+/// Appends a chunk to a file whose beginning is recorded.
 fn append(seen: &Mutex<Entries>, path: &Path, offset: u64, chunk: &[u8]) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(RecordedEntry::File(content)) = seen.get_mut(path)
@@ -263,12 +262,12 @@ impl OpenFile for RecordedFile {
 }
 
 impl RecordedFile {
-    /// Notes what was read: of a long file, chunk after chunk.
+    /// Records what was read: of a long file, chunk after chunk.
     fn take(&self, offset: u64, read: &io::Result<usize>, buffer: &[u8]) {
         match read {
             Ok(length) => {
                 let content = buffer.get(..*length).unwrap_or_default();
-                // Names of the host's processes are nobody's business, but for the one that moves interrupts.
+                // Process names are private, except for the one that moves interrupts.
                 if self.at.is_of_a_process() && content.trim_ascii() != b"irqbalance" {
                     return;
                 }
@@ -300,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_is_kept_where_it_really_is() {
+    fn recorded_paths_contain_no_links() {
         let memory = Arc::new(MemoryHost::new());
         memory.set("/sys/devices/pci0/ib/mlx5_0/state", "4: ACTIVE\n");
         memory.set("/sys/devices/pci0/ib/mlx5_0/vpd", "serial\n");
@@ -334,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_round_or_out_are_left() {
+    fn loops_and_links_out_of_the_tree_are_not_recorded() {
         let memory = Arc::new(MemoryHost::new());
         memory.symlink("/sys/a", "b");
         memory.symlink("/sys/b", "a");
@@ -346,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_kept_whole_and_processes_left_out() {
+    fn long_files_are_recorded_whole_and_processes_are_not() {
         let memory = Arc::new(MemoryHost::new());
         memory.set("/proc/interrupts", "0123456789");
         memory.set("/proc/77/comm", "bash\n");

@@ -1,18 +1,18 @@
-//! Replaces identifiers in recorded texts and names: the same one by the same one, everywhere.
+//! Replaces identifiers in recorded texts and names, each one consistently.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::{Entries, RecordedEntry};
 
-/// Files of free text that a host name may stand in.
+/// Files of free text that may contain the host name.
 const FREE_TEXT: [&str; 5] = ["hostname", "node_desc", "board_id", "hca_type", "fw_ver"];
 
-/// Kept as they are: nobody's, and everybody's (the default subnet).
+/// Identifiers that stay: zero, broadcast and the default subnet.
 const NOBODY: u64 = 0;
 const LINK_LOCAL: u64 = 0xfe80_0000_0000_0000;
 
-/// Identifiers seen so far, with what stands for them.
+/// Identifiers seen so far, with their replacements.
 #[derive(Debug, Default)]
 pub struct Scrubber {
     host: Option<String>,
@@ -83,7 +83,7 @@ impl Scrubber {
         out
     }
 
-    /// What stands for an identifier; none for any other word.
+    /// The replacement of an identifier; `None` for any other word.
     fn word(&mut self, word: &str) -> Option<String> {
         if !word.contains(':') {
             return self.embedded(word);
@@ -128,7 +128,7 @@ impl Scrubber {
 
     fn gid(&mut self, prefix: u64, interface: u64) -> String {
         if prefix == NOBODY && interface >> 32 == 0xffff {
-            // 10.0.0.1 and so on, in at of an IPv4 address.
+            // 10.0.0.1 and so on, in place of an IPv4 address.
             let next = 0x0a00_0001 + count(&self.addresses);
             let address = *self.addresses.entry(interface & 0xffff_ffff).or_insert(next);
             return format!("{}:{}", quads(NOBODY), quads(0xffff << 32 | address));
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn identifiers_and_what_is_none() {
+    fn identifiers_and_other_words() {
         for (text, expected) in [
             ("b83f:d203:00aa:1000\n", "0200:00ff:fe00:0001\n"),
             ("0000:0000:0000:0000", "0000:0000:0000:0000"),
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_by_the_same() {
+    fn equal_identifiers_get_equal_replacements() {
         let mut scrubber = Scrubber::default();
         let first = scrubber.text("b83f:d203:00aa:1000 b83f:d203:00aa:1001 ibxb83fd20300aa1000");
         assert_eq!(first, "0200:00ff:fe00:0001 0200:00ff:fe00:0002 ibx020000fffe000001");

@@ -42,7 +42,7 @@ fn make(setup: &Setup) -> Box<dyn Collector> {
 struct SriovCollector {
     host: Host,
     filter: Filter,
-    /// Every function on the bus: where it is if it is a PF of a network card, none for others.
+    /// Every function on the bus; `None` if it is not a PF of a network card.
     known: BTreeMap<PciAddress, Option<PfLocation>>,
 }
 
@@ -63,9 +63,9 @@ impl Collector for SriovCollector {
         for (address, name) in addresses.filter(|(address, _)| allowed(address)) {
             let location = match before.get(&address) {
                 Some(known) => known.clone(),
-                None => match look(cx, &bus.join(name), address) {
+                None => match locate(cx, &bus.join(name), address) {
                     Ok(location) => location,
-                    // It is looked at again next time.
+                    // It is tried again next time.
                     Err(_) => continue,
                 },
             };
@@ -89,14 +89,14 @@ impl Collector for SriovCollector {
     }
 }
 
-/// Where a function is, if it is a network card's PF; an error where that cannot be told.
-fn look(cx: &mut ReadContext<'_>, entry: &Path, address: PciAddress) -> io::Result<Option<PfLocation>> {
+/// Location of a function if it is a network card's PF; an error if that is unknown.
+fn locate(cx: &mut ReadContext<'_>, entry: &Path, address: PciAddress) -> io::Result<Option<PfLocation>> {
     let directory = cx.host.resolve(entry).inspect_err(|error| {
         if let Some(reason) = reason_of(error) {
             cx.fault(entry, reason);
         }
     })?;
-    // Whether a function can have VFs does not change while it is there.
+    // Whether a function can have VFs does not change during its life.
     let opened = cx.host.io.open(&directory.join("sriov_totalvfs"));
     if opened.is_err_and(|error| reason_of(&error).is_none()) {
         return Ok(None);
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_shared_with_bridges_are_not_shared() {
+    fn a_group_shared_only_with_bridges_is_isolated() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         card(&harness, "0x020000", 2);
         harness.memory.symlink(format!("{BUS}/0000:97:02.0"), "../../../devices/pci0000:97/0000:97:02.0");
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn vendors_files_fill_in_what_netlink_does_not_say() {
+    fn vendor_files_complete_what_netlink_lacks() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         card(&harness, "0x020700", 1);
         harness.memory.set(format!("{CARD}/sriov/0/node"), "02:00:00:00:00:aa:00:01\n");
@@ -325,7 +325,7 @@ mod tests {
 
     /// 256 VFs with statistics: the list attribute's length wraps, and nothing is lost.
     #[test]
-    fn a_list_of_any_length_is_read_whole() {
+    fn a_list_of_any_length_is_read_completely() {
         for vfs in [1, 64, 127, 221, 222, 256] {
             let list = vf_list::list(&ethernet(vfs, vfs).reply(true));
             assert_eq!((list.announced, list.entries.len(), list.cut), (Some(vfs), vfs as usize, false));
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_asked_for_with_less() {
+    fn a_list_that_does_not_fit_is_requested_without_statistics() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         let (connect, asked) = connect(vec![ethernet(3, 3)], Some(Errno::MSGSIZE));
         harness.set_route(connect);
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn detail_that_is_not_to_be_had_is_no_lack_of_vfs() {
+    fn unavailable_detail_does_not_hide_vfs() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
         let connect: NetlinkConnector = Arc::new(|| Err(Errno::PERM.into()));
         harness.set_route(connect);
@@ -397,7 +397,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_a_reply_holds(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        fn any_reply_parses_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
             let _ = vf_list::list(&bytes);
         }
 

@@ -16,11 +16,11 @@ pub(super) struct PfNetdev {
     directory: PathBuf,
     hardware: Option<u64>,
     operstate: PolledFile,
-    /// The VF that it represents; none inside for the PF's own. Not asked for while the PF has one interface only.
+    /// Its role in the card's switch; `None` while the PF has one interface only.
     switch_role: Option<SwitchRole>,
 }
 
-/// What an interface is in its card's switch (`phys_port_name`).
+/// Role of an interface in its card's switch (`phys_port_name`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SwitchRole {
     /// The card's own port (`p0`), or an interface of a card without a switch.
@@ -43,14 +43,14 @@ impl PfNetdev {
         }
     }
 
-    /// What it is. Only a PF with several interfaces can have representors.
+    /// Its role. Only a PF with several interfaces can have representors.
     pub(super) fn switch_role(&mut self, cx: &mut ReadContext<'_>, alone: bool) -> SwitchRole {
         if alone {
             return SwitchRole::Own;
         }
         *self.switch_role.get_or_insert_with(|| {
             let mut file = PolledFile::new(self.directory.join("phys_port_name"));
-            // Ordinary cards refuse this file.
+            // Cards without a switch reject reads of this file.
             match file.read_unless_down(cx, text::label) {
                 Reading::Value(name) => switch_role(&name),
                 Reading::Absent | Reading::Unreadable(_) => SwitchRole::Own,
@@ -58,7 +58,7 @@ impl PfNetdev {
         })
     }
 
-    /// What it runs on (`type`).
+    /// Its fabric (`type`).
     pub(super) fn fabric(&mut self, cx: &mut ReadContext<'_>) -> Option<Fabric> {
         if self.hardware.is_none() {
             self.hardware = PolledFile::new(self.directory.join("type")).read(cx, text::counter).value();
@@ -70,12 +70,12 @@ impl PfNetdev {
         }
     }
 
-    /// Whether it is up; absent where it does not say.
+    /// Whether it is up; absent if unknown.
     pub(super) fn up(&mut self, cx: &mut ReadContext<'_>) -> Reading<bool> {
         self.operstate.read(cx, up)
     }
 
-    /// Which making of the interface this is.
+    /// Identity of the interface: changes when it is created again.
     pub(super) fn instance(&self, cx: &mut ReadContext<'_>) -> Option<u64> {
         stamp(cx, &self.directory)
     }
@@ -125,7 +125,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there(name in "[a-z0-9é]{0,12}") {
+        fn any_input_parses_without_a_panic(name in "[a-z0-9é]{0,12}") {
             let _ = (switch_role(&name), up(name.as_bytes()));
         }
     }

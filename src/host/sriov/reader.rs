@@ -1,4 +1,4 @@
-//! One PF with all its VFs, read again and again.
+//! Reader of one PF with all its VFs.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::netdev::{PfNetdev, SwitchRole};
 use super::vendor_files::VendorFiles;
-use super::vf::{VfFiles, link_address, link_name, list, node, refill, stamp};
+use super::vf::{VfFiles, link_address, link_name, list, node, stamp, update_names};
 use super::vf_list::{VfListClient, VfListEntry};
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::file::PolledFile;
@@ -42,8 +42,7 @@ pub(super) struct PfReader {
     marker: Option<BindingMarker>,
 }
 
-/// By what it is known which binding of the driver this is. One kind is kept to: where it is not to be seen, another
-/// would look like another binding.
+/// What identifies a binding of the driver. A PF sticks to one kind: switching kinds would look like a new binding.
 #[derive(Debug, Clone, Copy)]
 enum BindingMarker {
     PfNetdev,
@@ -68,7 +67,7 @@ impl PfReader {
         }
     }
 
-    /// The functions behind `virtfn*`. The kernel does not stamp a directory that gains or loses them.
+    /// Reads the functions behind `virtfn*`. The directory's modification time does not change when they come and go.
     fn functions(&mut self, cx: &mut ReadContext<'_>, names: &[String]) -> Vec<Vf> {
         let numbers = names.iter().filter_map(|name| {
             let number = text::parse_decimal(name.strip_prefix("virtfn")?.as_bytes())?;
@@ -90,7 +89,7 @@ impl PfReader {
         vfs
     }
 
-    fn look_at_interfaces(&mut self, cx: &mut ReadContext<'_>, there: bool) {
+    fn update_interfaces(&mut self, cx: &mut ReadContext<'_>, there: bool) {
         let directory = self.location.directory.join("net");
         let names = if there { list(cx, &directory) } else { Vec::new() };
         self.interfaces.retain(|name, _| names.binary_search(name).is_ok());
@@ -99,8 +98,8 @@ impl PfReader {
         }
     }
 
-    /// What its own interfaces say together, and the VFs' representors.
-    fn ask_interfaces(&mut self, cx: &mut ReadContext<'_>) -> PfNetdevs {
+    /// Combined state of the PF's own interfaces, and the VFs' representors.
+    fn read_interfaces(&mut self, cx: &mut ReadContext<'_>) -> PfNetdevs {
         let alone = self.interfaces.len() == 1;
         let mut all = PfNetdevs::default();
         for interface in self.interfaces.values_mut() {
@@ -124,8 +123,8 @@ impl PfReader {
         all
     }
 
-    /// Adds what the vendor's files say of VFs that netlink did not tell about.
-    fn ask_vendor(&mut self, cx: &mut ReadContext<'_>, vfs: &mut [Vf]) {
+    /// Fills in VFs from the vendor's files where netlink has no data.
+    fn read_vendor_files(&mut self, cx: &mut ReadContext<'_>, vfs: &mut [Vf]) {
         self.vendor.retain(|number, _| vfs.iter().any(|vf| vf.number == *number));
         for vf in vfs.iter_mut().filter(|vf| vf.config.is_none() || vf.traffic.is_none()) {
             let files = self.vendor.entry(vf.number);
@@ -176,30 +175,30 @@ impl DeviceReader for PfReader {
         if self.driver.as_deref() != driver.as_deref() {
             self.driver = driver.map(Arc::from);
         }
-        let given = self.driver.as_deref().is_some_and(is_user_space);
-        let group = if given && has("iommu_group") {
+        let user_space = self.driver.as_deref().is_some_and(is_user_space);
+        let group = if user_space && has("iommu_group") {
             link_name(cx, &self.location.directory.join("iommu_group")).and_then(|name| name.parse().ok())
         } else {
             None
         };
-        self.look_at_interfaces(cx, has("net"));
+        self.update_interfaces(cx, has("net"));
         let rdma = self.location.directory.join("infiniband");
         let devices = if has("infiniband") { list(cx, &rdma) } else { Vec::new() };
-        refill(&mut self.devices, &devices, DeviceName::new);
+        update_names(&mut self.devices, &devices, DeviceName::new);
         let mut vfs = self.functions(cx, &names);
-        let mut interfaces = self.ask_interfaces(cx);
+        let mut interfaces = self.read_interfaces(cx);
         let device = self.devices.first().map(|device| rdma.join(device.as_str()));
         let device = device.and_then(|device| stamp(cx, &device));
-        let (told, detail) = self.links.ask(cx, &interfaces.names);
-        let fabric = told.as_ref().and_then(|list| list.fabric).or(interfaces.fabric);
-        let (announced, reported) = match (&told, detail) {
+        let (reply, detail) = self.vf_list.read(cx, &interfaces.names);
+        let fabric = reply.as_ref().and_then(|list| list.fabric).or(interfaces.fabric);
+        let (announced, reported) = match (&reply, detail) {
             (Some(list), _) => (list.announced, u32::try_from(list.entries.len()).ok()),
             (None, VfDetail::Full) => (None, Some(0).filter(|_| vfs.is_empty())),
             (None, _) => (None, None),
         };
-        join(&mut vfs, told.map(|list| list.entries).unwrap_or_default(), fabric, self.driver.as_deref());
+        merge_list(&mut vfs, reply.map(|list| list.entries).unwrap_or_default(), fabric, self.driver.as_deref());
         if has("sriov") {
-            self.ask_vendor(cx, &mut vfs);
+            self.read_vendor_files(cx, &mut vfs);
         }
         let switchdev = !interfaces.representors.is_empty();
         for vf in &mut vfs {
@@ -247,12 +246,12 @@ impl DeviceReader for PfReader {
 const COUNTING: [&str; 8] = ["mlx5_core", "mlx4_core", "ice", "i40e", "ixgbe", "fm10k", "ionic", "LiquidIO"];
 
 /// Gives each VF what netlink says of it; those that only netlink knows are added.
-fn join(vfs: &mut Vec<Vf>, entries: Vec<VfListEntry>, fabric: Option<Fabric>, driver: Option<&str>) {
+fn merge_list(vfs: &mut Vec<Vf>, entries: Vec<VfListEntry>, fabric: Option<Fabric>, driver: Option<&str>) {
     let moved = |entry: &VfListEntry| entry.traffic.is_some_and(|traffic| !traffic.is_zero());
     let counts = driver.is_none_or(|driver| COUNTING.contains(&driver)) || entries.iter().any(moved);
     for VfListEntry { number, mut config, traffic } in entries {
         if fabric == Some(Fabric::InfiniBand) {
-            // What stands for a MAC address is the PF's own, the same for every VF.
+            // Netlink's MAC address is the PF's own, the same for every VF.
             (config.mac, config.vlan) = (None, None);
         }
         let traffic = traffic.filter(|_| counts);
@@ -267,7 +266,7 @@ fn join(vfs: &mut Vec<Vf>, entries: Vec<VfListEntry>, fabric: Option<Fabric>, dr
     }
 }
 
-/// What a class of network controllers runs on.
+/// Fabric of a class of network controllers.
 fn fabric_of(class: u32) -> Option<Fabric> {
     match class >> 8 {
         0x0200 => Some(Fabric::Ethernet),

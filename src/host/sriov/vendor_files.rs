@@ -1,4 +1,4 @@
-//! `<pf>/sriov/<n>/`: files that some vendors' drivers outside of the kernel's tree have.
+//! `<pf>/sriov/<n>/`: files of some vendors' out-of-tree drivers.
 //!
 //! Several of their Ethernet files answer with a usage text and no value; `config` and `stats` have the values.
 
@@ -38,8 +38,8 @@ impl VendorFiles {
         }
     }
 
-    /// Configuration and traffic, as far as the files have them. Each read is a firmware command: only what another
-    /// source did not say is asked for.
+    /// Configuration and traffic, as far as the files have them. Each read is a firmware command, so only what no other
+    /// source has is read.
     pub(super) fn read(
         &mut self,
         cx: &mut ReadContext<'_>,
@@ -202,7 +202,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_stands_there(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_input_parses_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             let _ = (guid(&bytes), policy(&bytes), config(&bytes), stats(&bytes));
         }
     }

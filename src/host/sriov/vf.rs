@@ -1,4 +1,4 @@
-//! One VF's function, read again and again.
+//! Reader of one VF's function.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::sriov::{Vf, is_user_space};
 
-/// What seldom changes is read once in so many passes, and when the driver changes.
+/// What rarely changes is read once in this many passes, and when the driver changes.
 const SELDOM: u64 = 4;
 
 /// The function that a `virtfn<n>` leads to.
@@ -43,7 +43,7 @@ impl VfFiles {
         self.known.address
     }
 
-    /// What it is now; none when it is not there any more.
+    /// Reads the VF; `None` if it is gone.
     pub(super) fn read(&mut self, cx: &mut ReadContext<'_>, count: u64) -> Option<Vf> {
         let instance = stamp(cx, &self.directory)?;
         let driver = link_name(cx, &self.driver_link);
@@ -54,18 +54,18 @@ impl VfFiles {
         }
         let turn = count % SELDOM == u64::from(self.known.number) % SELDOM;
         if !same || turn {
-            self.look_closer(cx);
-            // A driver takes a moment to set itself up: looked at once more.
+            self.read_details(cx);
+            // A driver takes a moment to initialise, so the details are read once more.
             self.settled = same || !self.settled;
         }
         let user_space = self.known.is_for_user_space();
         let bound = self.known.driver.is_some() && !user_space;
-        refill(&mut self.known.netdevs, &names(cx, bound, &self.interfaces), |name| Arc::from(name));
-        refill(&mut self.known.devices, &names(cx, bound, &self.rdma), DeviceName::new);
+        update_names(&mut self.known.netdevs, &names(cx, bound, &self.interfaces), |name| Arc::from(name));
+        update_names(&mut self.known.devices, &names(cx, bound, &self.rdma), DeviceName::new);
         Some(self.known.clone())
     }
 
-    fn look_closer(&mut self, cx: &mut ReadContext<'_>) {
+    fn read_details(&mut self, cx: &mut ReadContext<'_>) {
         let group = link_name(cx, &self.group_link).and_then(|name| name.parse().ok());
         self.known.iommu_group = group;
         self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(cx, group));
@@ -97,7 +97,7 @@ impl VfFiles {
     }
 }
 
-/// The character device through which a driver for user space gives a function away.
+/// The character device through which a user-space driver exposes a function.
 pub(super) fn node(cx: &ReadContext<'_>, directory: &Path, driver: Option<&str>) -> Option<Arc<str>> {
     // Without a driver it may still be open: its removal waits for that.
     if !driver.is_none_or(is_user_space) {
@@ -108,7 +108,7 @@ pub(super) fn node(cx: &ReadContext<'_>, directory: &Path, driver: Option<&str>)
     vfio.or_else(|| first("uio")).map(Arc::from)
 }
 
-/// The last name of a link's target. A link that leads nowhere still names it.
+/// The last name of a link's target, even if the link dangles.
 pub(super) fn link_name(cx: &mut ReadContext<'_>, link: &Path) -> Option<String> {
     match cx.host.io.link(link) {
         Ok(target) => target.file_name().map(|name| name.to_string_lossy().into_owned()),
@@ -137,7 +137,7 @@ fn names(cx: &mut ReadContext<'_>, there: bool, directory: &Path) -> Vec<String>
     list(cx, directory)
 }
 
-/// Which making of a directory this is; none where it is not there.
+/// Identity of a directory: changes when it is created again. `None` if it does not exist.
 pub(super) fn stamp(cx: &mut ReadContext<'_>, directory: &Path) -> Option<u64> {
     match cx.host.io.stamp(directory) {
         Ok(stamp) => Some(stamp.identity.1),
@@ -150,7 +150,7 @@ pub(super) fn stamp(cx: &mut ReadContext<'_>, directory: &Path) -> Option<u64> {
     }
 }
 
-/// Names in a directory in order; none where it is not there.
+/// Sorted names in a directory; empty if it does not exist.
 pub(super) fn list(cx: &mut ReadContext<'_>, directory: &Path) -> Vec<String> {
     match cx.host.io.list(directory) {
         Ok(mut names) => {
@@ -166,8 +166,8 @@ pub(super) fn list(cx: &mut ReadContext<'_>, directory: &Path) -> Vec<String> {
     }
 }
 
-/// Makes names of texts, where they are not those that are known.
-pub(super) fn refill<T: HasName>(known: &mut Vec<T>, names: &[String], make: impl Fn(&str) -> T) {
+/// Replaces the known names only if they differ, so that unchanged ones stay shared.
+pub(super) fn update_names<T: HasName>(known: &mut Vec<T>, names: &[String], make: impl Fn(&str) -> T) {
     if !known.iter().map(HasName::name).eq(names.iter().map(String::as_str)) {
         *known = names.iter().map(|name| make(name)).collect();
     }
@@ -206,7 +206,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_break_the_parsers(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
+        fn any_bytes_parse_without_a_panic(bytes in proptest::collection::vec(any::<u8>(), 0..32)) {
             let _ = (driver_override(&bytes), class_code(&bytes));
         }
     }

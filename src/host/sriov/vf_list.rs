@@ -1,4 +1,4 @@
-//! A PF's VF list over route netlink (`RTM_GETLINK`): asked for with less where the whole does not fit.
+//! A PF's VF list over route netlink (`RTM_GETLINK`): requested without statistics if the full list does not fit.
 
 use std::io;
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::model::reading::ReadError;
 use crate::model::sriov::{Fabric, Mac, VfConfig, VfDetail, VfLink, VfTraffic, Vlan};
 use crate::model::time::BootTime;
 
-/// How long what the kernel refused is not asked for again.
+/// How long a rejected request is not sent again.
 const PAUSE: Duration = Duration::from_secs(10 * 60);
 
-/// A connection of one PF's reader.
+/// Requests the VF list of one PF.
 pub(super) struct VfListClient {
     connection: Option<LazyConnection>,
-    /// Until when statistics are not asked for.
+    /// Until when statistics are not requested.
     too_long: Option<BootTime>,
-    /// Until when nothing is asked for, and why.
+    /// Until when nothing is requested, and why.
     refused: Option<(BootTime, ReadError)>,
 }
 
@@ -35,7 +35,7 @@ impl VfListClient {
     }
 
     /// The VF list of the first of these interfaces that has one.
-    pub(super) fn ask(&mut self, cx: &mut ReadContext<'_>, interfaces: &[Arc<str>]) -> (Option<VfList>, VfDetail) {
+    pub(super) fn read(&mut self, cx: &mut ReadContext<'_>, interfaces: &[Arc<str>]) -> (Option<VfList>, VfDetail) {
         if self.connection.is_none() || interfaces.is_empty() {
             return (None, VfDetail::NotAsked);
         }
@@ -45,7 +45,7 @@ impl VfListClient {
         let mut detail = VfDetail::NotAsked;
         for interface in interfaces {
             let statistics = self.too_long.is_none_or(|until| cx.now >= until);
-            match self.ask_about(cx.now, interface, statistics) {
+            match self.request_list(cx.now, interface, statistics) {
                 Ok((list, statistics)) => {
                     (self.refused, detail) = (None, VfDetail::Full);
                     if list.announced.is_some() || !list.entries.is_empty() {
@@ -66,8 +66,8 @@ impl VfListClient {
         (None, detail)
     }
 
-    /// The list, and whether it has statistics. A list that does not fit into a message is asked for without them.
-    fn ask_about(&mut self, now: BootTime, interface: &str, statistics: bool) -> io::Result<(VfList, bool)> {
+    /// The list, and whether it has statistics. A list that does not fit into a message is requested without them.
+    fn request_list(&mut self, now: BootTime, interface: &str, statistics: bool) -> io::Result<(VfList, bool)> {
         if statistics {
             match self.exchange(&request(interface, true)) {
                 Ok(reply) => {
@@ -90,7 +90,7 @@ impl VfListClient {
     }
 }
 
-/// Why there is no list; none for an interface that went away meanwhile.
+/// Why there is no list; `None` if the interface has gone.
 fn reason(error: &io::Error) -> Option<ReadError> {
     match error.raw_os_error().map(Errno::from_raw_os_error) {
         Some(Errno::NODEV) => None,
@@ -125,7 +125,7 @@ const VF_VLAN_INFO: u16 = 1;
 /// `struct ifinfomsg`.
 const IFINFOMSG: usize = 16;
 
-/// Asks about the interface of this name with its VFs.
+/// Encodes a request for an interface with its VFs.
 pub fn request(interface: &str, statistics: bool) -> Vec<u8> {
     let mask = FILTER_VF | if statistics { 0 } else { FILTER_SKIP_STATS };
     let mut payload = vec![0; IFINFOMSG];
@@ -147,16 +147,16 @@ pub struct VfListEntry {
     pub number: u32,
     /// Its configuration.
     pub config: VfConfig,
-    /// Its traffic, where it was asked for.
+    /// Its traffic, if it was requested.
     pub traffic: Option<VfTraffic>,
 }
 
-/// What a reply says of an interface's VFs.
+/// The VFs in a reply.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VfList {
-    /// What the interface runs on.
+    /// Fabric of the interface.
     pub fabric: Option<Fabric>,
-    /// How many VFs the kernel says there are; none for an interface that cannot have any.
+    /// Number of VFs that the kernel announces; `None` if the interface cannot have any.
     pub announced: Option<u32>,
     /// Those it lists.
     pub entries: Vec<VfListEntry>,
@@ -177,7 +177,7 @@ pub fn list(reply: &[u8]) -> VfList {
     loop {
         let from = attributes.rest();
         let next = attributes.next();
-        // The last attribute that is of interest; behind one whose length wrapped, nothing is in its location.
+        // The last attribute needed; after one whose length wrapped, attributes are misaligned.
         if from.get(2..4) == Some(&IFLA_VFINFO_LIST.to_ne_bytes()) {
             list.take(next.map_or(&[], |(_, value)| value), from.get(4..).unwrap_or_default());
             break;
@@ -192,8 +192,8 @@ pub fn list(reply: &[u8]) -> VfList {
 }
 
 impl VfList {
-    /// Takes the entries of the list attribute. Its length has 16 bits: from about 222 VFs it wraps, silently. The
-    /// entries go on all the same, so a list that ends early is read on to the end of the message.
+    /// Parses the entries of the list attribute. Its length has 16 bits and wraps silently from about 222 VFs on. The
+    /// entries continue, so a list that seems to end early is read to the end of the message.
     fn take(&mut self, value: &[u8], to_the_end: &[u8]) {
         const WRAPS: usize = 1 << 16;
         let announced = usize::try_from(self.announced.unwrap_or(0)).unwrap_or(0);
@@ -208,7 +208,7 @@ impl VfList {
 fn entries(bytes: &[u8], most: usize) -> Vec<VfListEntry> {
     let infos = Attributes::new(bytes).take_while(|(kind, _)| *kind == VF_INFO);
     let mut entries: Vec<VfListEntry> = infos.filter_map(|(_, value)| entry(value)).collect();
-    // Without a number of VFs the list stands as it is.
+    // Without a number of VFs the list is taken as it is.
     if most > 0 {
         entries.truncate(most);
     }
@@ -241,7 +241,7 @@ fn entry(info: &[u8]) -> Option<VfListEntry> {
         }
     }
     if config.node_guid.is_some() || config.port_guid.is_some() {
-        // What stands for a MAC address on InfiniBand is the PF's own address, the same for every VF.
+        // On InfiniBand the MAC attribute holds the PF's own address, the same for every VF.
         (config.mac, config.vlan) = (None, None);
     }
     Some(VfListEntry { number: number?, config, traffic })
