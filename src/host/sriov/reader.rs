@@ -31,7 +31,7 @@ pub(super) struct PfReader {
     location: PfLocation,
     limit: PolledFile,
     configured: PolledFile,
-    links: VfListClient,
+    vf_list: VfListClient,
     interfaces: BTreeMap<String, PfNetdev>,
     devices: Vec<DeviceName>,
     driver: Option<Arc<str>>,
@@ -54,7 +54,7 @@ impl PfReader {
         Self {
             limit: PolledFile::new(location.directory.join("sriov_totalvfs")),
             configured: PolledFile::new(location.directory.join("sriov_numvfs")),
-            links: VfListClient::new(host.route.clone()),
+            vf_list: VfListClient::new(host.route.clone()),
             interfaces: BTreeMap::new(),
             devices: Vec::new(),
             driver: None,
