@@ -90,14 +90,14 @@ fn a_host_that_is_set_up_well_is_told_nothing() {
 #[test]
 fn each_aspect_is_said_with_why_it_matters() {
     let governor = with("/sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "powersave");
-    says(&governor, "governor", &["powersave on 1 CPU", "answer interrupts and small messages late", "cpupower"]);
+    says(&governor, "governor", &["powersave on 1 CPU", "handle interrupts and small messages late", "cpupower"]);
 
     let (io, devices) = host();
     for device in &devices {
         group(&io, device, "DMA-FQ");
     }
     let translated = look(&io);
-    says(&translated, "iommu", &["(DMA-FQ)", "each registration and each transfer pays for it", "iommu=pt"]);
+    says(&translated, "iommu", &["(DMA-FQ)", "slows memory registration and transfers", "iommu=pt"]);
     // In a guest it is the hypervisor's business.
     io.memory.set("/proc/cpuinfo", "processor\t: 0\nflags\t\t: fpu hypervisor\n");
     assert_eq!(said(&look(&io)), vec![]);
@@ -110,16 +110,20 @@ fn each_aspect_is_said_with_why_it_matters() {
     io.memory.directory("/sys/kernel/iommu_groups");
     assert_eq!(said(&look(&io)), vec![], "nobody could have VFs here");
     io.memory.set(devices[0].function.join("sriov_totalvfs"), "8\n");
-    says(&look(&io), "iommu", &["is off", "VFs cannot be passed to guests", "intel_iommu=on or amd_iommu=on"]);
+    says(&look(&io), "iommu", &["is off", "VFs cannot be passed through to guests", "intel_iommu=on or amd_iommu=on"]);
 
     let balancing = with("/proc/sys/kernel/numa_balancing", "1");
-    says(&balancing, "numa_balancing", &["moves memory between NUMA nodes", "stall", "sysctl kernel.numa_balancing=0"]);
+    says(
+        &balancing,
+        "numa_balancing",
+        &["NUMA balancing is on", "stalls accesses to the pages", "sysctl kernel.numa_balancing=0"],
+    );
 
     let drivers = with("/sys/module/ib_core/version", "23.04-0.5.3");
-    says(&drivers, "drivers", &["ib_core 23.04-0.5.3", "mlx5_core 24.10-1.1.4", "not tested together"]);
+    says(&drivers, "drivers", &["ib_core 23.04-0.5.3", "mlx5_core 24.10-1.1.4", "a combination that is not tested"]);
 
     let aspm = with("/proc/cmdline", "quiet pcie_aspm=force");
-    says(&aspm, "aspm", &["pcie_aspm=force", "first transfer after a pause waits"]);
+    says(&aspm, "aspm", &["pcie_aspm=force", "the first transfer after a pause waits"]);
 
     let (io, devices) = host();
     io.memory.set(devices[1].function.join("infiniband/mlx5_1/fw_ver"), "20.43.1014\n");
@@ -127,12 +131,12 @@ fn each_aspect_is_said_with_why_it_matters() {
     says(
         &firmware,
         "firmware",
-        &["20.39.3004 on mlx5_0", "20.43.1014 on mlx5_1", "behave differently under the same load"],
+        &["20.39.3004 on mlx5_0", "20.43.1014 on mlx5_1", "may behave differently under the same load"],
     );
 
     let (io, devices) = host();
     io.memory.set(devices[1].function.join("numa_node"), "-1\n");
-    says(&look(&io), "numa", &["mlx5_1", "cannot be placed beside it", "BIOS"]);
+    says(&look(&io), "numa", &["mlx5_1", "cannot be placed next to it", "BIOS"]);
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn namespaces_that_hide_counters_or_devices_are_said() {
     says(
         &said_of("shared", true),
         "network_namespace",
-        &["a network namespace of its own", "counters in the host's only"],
+        &["runs in its own network namespace", "shows port counters only in the host's. Run"],
     );
     says(&said_of("exclusive", true), "network_namespace", &["RDMA devices of other namespaces are hidden"]);
 }

@@ -475,7 +475,10 @@ mod tests {
         // Two ports that the link carries one at a time are no such card.
         let (reason, text) = said(host(full(8, 16), full(8, 16), 2, 100.0));
         assert_eq!(reason, "by_design");
-        assert!(text.contains("ask for 200 Gb/s") && !text.contains("Socket Direct"), "{text}");
+        assert!(
+            text.contains("is shared by active ports with 200 Gb/s together") && !text.contains("Socket Direct"),
+            "{text}"
+        );
         // Nor is one whose link has trained to less.
         let trained = LinkEnd { width: Reading::Value(Lanes(8)), ..full(8, 16) };
         let (reason, text) = said(host(trained, trained, 1, 200.0));

@@ -209,7 +209,7 @@ mod tests {
     fn a_switch_that_sends_up_what_goes_between_its_cards() {
         let on = Acs::Switches(AcsSwitches(0x1d));
         let text = said("none", 0x1d, on).unwrap();
-        assert!(text.contains("(ACS on 0000:3c:04.0)"), "{text}");
+        assert!(text.starts_with("ACS on PCIe switch ports (0000:3c:04.0) redirects"), "{text}");
         assert_eq!(said("kvm", 0x1d, on), None, "a guest's ports are emulated");
         assert_eq!(said("none", 0x1d, Acs::Switches(AcsSwitches(0x01))), None, "nothing is redirected");
         assert_eq!(said("none", 0x1d, Acs::None), None);

@@ -452,8 +452,8 @@ mod tests {
             (missing.clone(), summary(&areas, &missing))
         };
         let (said, line) = denied(environment(), &["/dev/kmsg"]);
-        let files = "CAP_DAC_READ_SEARCH would show: PCI functions and links (2 files), interrupts (1 file), how ports are \
-                 addressed (1 file)";
+        let files = "CAP_DAC_READ_SEARCH would show: PCI functions and links (2 files), interrupts (1 file), port \
+                     addressing (1 file)";
         assert_eq!(said, [Arc::from(files), Arc::from("CAP_SYSLOG would show: kernel messages")]);
         assert_eq!(line, format!("seen: host, rdma; {files}; CAP_SYSLOG would show: kernel messages"));
         assert_eq!(denied(environment(), &[]).0.len(), 1);
@@ -473,7 +473,7 @@ mod tests {
         let (_, reason, remedy) = of(&areas, "namespace");
         assert_eq!(reason, "network_namespace");
         assert!(remedy.contains("hostNetwork"), "{remedy}");
-        assert!(areas.iter().any(|area| area.text.contains("RDMA devices are those of another network namespace")));
+        assert!(areas.iter().any(|area| area.text.ends_with("RDMA devices belong to another network namespace")));
     }
 
     #[test]

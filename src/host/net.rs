@@ -1,6 +1,7 @@
 //! Network interfaces of the functions behind RDMA devices (`<function>/net/*`).
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,7 +83,8 @@ impl NetdevCollector {
         let class = cx.host.sysfs.join("class/net");
         let known: Vec<NetdevLocation> = self.locations.values().cloned().collect();
         for location in known {
-            let Some(bond) = bond_of(cx, &location.directory) else { continue };
+            // What fails here, the interface's own reader counts.
+            let Ok(Some(bond)) = bond_of(cx, &location.directory) else { continue };
             let file = class.join(&*bond).join("bonding/slaves");
             let members = PolledFile::new(file).read(cx, text::label).value().unwrap_or_default();
             for name in members.split_ascii_whitespace().filter(|name| !name.contains('/')) {
@@ -96,10 +98,16 @@ impl NetdevCollector {
 }
 
 /// The bond that an interface is a member of. Any other kind of master (a bridge, a team) is none.
-fn bond_of(cx: &ReadContext<'_>, directory: &Path) -> Option<Arc<str>> {
-    cx.host.io.stamp(&directory.join("bonding_slave")).ok()?;
-    let master = cx.host.io.link(&directory.join("master")).ok()?;
-    Some(Arc::from(master.file_name()?.to_str()?))
+fn bond_of(cx: &ReadContext<'_>, directory: &Path) -> Result<Option<Arc<str>>, (PathBuf, ReadError)> {
+    let failed = |path: PathBuf, error: &io::Error| reason_of(error).map_or(Ok(None), |reason| Err((path, reason)));
+    let (member, master) = (directory.join("bonding_slave"), directory.join("master"));
+    if let Err(error) = cx.host.io.stamp(&member) {
+        return failed(member, &error);
+    }
+    match cx.host.io.link(&master) {
+        Ok(target) => Ok(target.file_name().and_then(|name| name.to_str()).map(Arc::from)),
+        Err(error) => failed(master, &error),
+    }
 }
 
 /// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
@@ -155,10 +163,15 @@ impl NetdevReader {
         match outcome {
             Ok((stamp, names)) => {
                 if let Some(names) = names {
-                    self.bond = bond_of(cx, directory);
+                    let bond = bond_of(cx, directory);
+                    // A bond that could not be read is asked for again.
+                    self.stamp = bond.is_ok().then_some(stamp);
+                    self.bond = bond.unwrap_or_else(|(path, reason)| {
+                        cx.fault(&path, reason);
+                        None
+                    });
                     self.files().into_iter().for_each(|file| file.relist(&names));
                 }
-                self.stamp = Some(stamp);
                 Some(())
             }
             Err(error) => {

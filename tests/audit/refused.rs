@@ -192,7 +192,7 @@ fn a_wrong_command_line_is_refused_before_anybody_is_asked() {
         (&["--fail-on", "lost"], "\"lost\" cannot be limited"),
         (&["--fail-on", "slot>3"], "slot is a bandwidth"),
         (&["--header", "nonsense"], "\"nonsense\" is not a header"),
-        (&["--time", "noon"], "\"noon\" is no time"),
+        (&["--time", "noon"], "\"noon\" is not a time: give an age"),
         (&["--history", "soon"], "\"soon\" is not a time such as"),
         (&["--username", "ops"], "--password-file"),
         (&["--shard", "0"], "0 is not in 1.."),

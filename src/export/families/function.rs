@@ -87,8 +87,8 @@ fn of(summary: &IrqSummary, counts: [u64; 3]) -> impl Iterator<Item = (Locality,
     Locality::ALL.into_iter().zip(counts).filter(shown)
 }
 
-const REPORTERS: &str = "1 a reporter, of which mlx5 has 5 a function and no function more than 16; none for VFs beside \
-                     their PF";
+const REPORTERS: &str = "1 a reporter, of which mlx5 has 5 a function and no function more than 16; absent for VFs beside \
+                         their PF";
 
 /// Health reporters of drivers.
 pub const HEALTH: &[Family] = &[

@@ -1,6 +1,6 @@
 //! Messages put together by what they are about. A burst costs no more room than its first lines.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,6 +16,9 @@ const AGE: Duration = Duration::from_secs(3600);
 /// Groups kept; beyond that the one that was quiet longest goes.
 const MOST: usize = 256;
 
+/// Functions of RDMA hardware that are remembered.
+const MOST_FUNCTIONS: usize = 1 << 12;
+
 /// Bytes kept of a text.
 const TEXT: usize = 240;
 
@@ -26,12 +29,14 @@ type Key = (MessageSource, MessageKind, Option<PciAddress>, Option<DeviceName>);
 pub(super) struct Groups {
     counts: BTreeMap<(MessageSource, MessageKind), u64>,
     groups: BTreeMap<Key, MessageGroup>,
+    /// Functions that a driver of RDMA hardware named in any line.
+    rdma_functions: BTreeSet<PciAddress>,
 }
 
 impl Groups {
     /// None yet; what these drivers may say is counted from zero on.
     pub(super) fn new(loaded: &[MessageSource]) -> Self {
-        let mut groups = Self { counts: BTreeMap::new(), groups: BTreeMap::new() };
+        let mut groups = Self { counts: BTreeMap::new(), groups: BTreeMap::new(), rdma_functions: BTreeSet::new() };
         groups.expect(loaded);
         groups
     }
@@ -84,6 +89,14 @@ impl Groups {
         }
     }
 
+    /// Notes that a driver of RDMA hardware has a function. Lines of others about it, before and after, count as lines
+    /// about RDMA hardware: the host itself may not know the function, or no longer.
+    pub(super) fn add_rdma_function(&mut self, address: PciAddress) {
+        if self.rdma_functions.len() < MOST_FUNCTIONS {
+            self.rdma_functions.insert(address);
+        }
+    }
+
     fn make_room(&mut self) {
         if self.groups.len() >= MOST {
             let oldest = self.groups.iter().min_by_key(|(_, group)| group.last()).map(|(key, _)| key.clone());
@@ -94,6 +107,9 @@ impl Groups {
     /// What there is now.
     pub(super) fn log(&mut self, now: BootTime) -> KernelLog {
         self.groups.retain(|_, group| group.last().is_some_and(|last| now.since(last) < AGE));
+        for group in self.groups.values_mut() {
+            group.of_rdma |= group.address.is_some_and(|address| self.rdma_functions.contains(&address));
+        }
         KernelLog {
             counts: self.counts.iter().map(|(pair, count)| (*pair, *count)).collect(),
             groups: self.groups.values().cloned().collect(),

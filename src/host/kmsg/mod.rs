@@ -220,6 +220,7 @@ impl Log {
         let Some(mut record) = record::kmsg(line) else { return };
         record.device = lines.find_map(record::device);
         self.look_for_fork(&record);
+        self.note_rdma_function(&record);
         if let Some(message) = self.reader.read(&record, names) {
             let at = match record.when {
                 When::Boot(micros) => BootTime(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
@@ -299,8 +300,15 @@ impl Log {
             When::Unknown => {}
         }
         self.look_for_fork(record);
+        self.note_rdma_function(record);
         if let Some(message) = self.reader.read(record, names) {
             seen.push(Seen { message, when: record.when, sequence: record.sequence });
+        }
+    }
+
+    fn note_rdma_function(&mut self, record: &Record<'_>) {
+        if let Some(address) = reader::rdma_function(record) {
+            self.groups.add_rdma_function(address);
         }
     }
 

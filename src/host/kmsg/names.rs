@@ -96,7 +96,7 @@ impl Names for Host {
                 (other.bus, other.device, other.function) == (plain.bus, plain.device, plain.function)
             })
         };
-        let first = known.find(same)?;
+        let Some(first) = known.find(same) else { return plain };
         if Some(first) == plain || known.any(|other| same(&other)) { plain } else { Some(first) }
     }
 }

@@ -102,6 +102,12 @@ impl Reader {
     }
 }
 
+/// The function that a driver of RDMA hardware names at the start of its line, whatever the line says.
+pub fn rdma_function(record: &Record<'_>) -> Option<PciAddress> {
+    let speaker = Speaker::of(&record.text);
+    speaker.address.filter(|_| speaker.driver.is_some_and(MessageSource::is_of_rdma))
+}
+
 /// Whom a line is about, as far as its names and the host say.
 struct Subject<'a> {
     address: Option<PciAddress>,
@@ -301,6 +307,7 @@ mod tests {
             [1.000003] bnxt_re.bnxt_re bnxt_en.rdma.0: QPLIB: cmdq[0xd3a]=0x9 status 0x3\n\
             [1.000004] NETDEV WATCHDOG: ens3f0 (bnxt_en): transmit queue 3 timed out\n\
             [1.000005] DMAR: [DMA Read NO_PASID] Request device [41:00.2] fault addr 0x7 [fault reason 0x06] x\n\
+            [1.000005] DMAR: [DMA Read NO_PASID] Request device [62:00.1] fault addr 0x7 [fault reason 0x06] x\n\
             [1.000006] pci 0000:07:00.1: can't enable 16 VFs (bus 41 out of range of [bus 07])\n\
             [1.000007] infiniband gone: abnormal ae_id = 0x401 bool qp=1 qp_id = 1, ae_src=5\n";
         assert_eq!(
@@ -312,6 +319,7 @@ mod tests {
                 "bnxt_re command_failed 0000:19:00.0",
                 "bnxt_en tx_timeout 0000:19:00.0",
                 "iommu iommu_fault 0002:41:00.2",
+                "iommu iommu_fault 0000:62:00.1",
                 "pci sriov_failed 0000:07:00.1",
                 "irdma qp_error gone",
             ]

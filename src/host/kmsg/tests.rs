@@ -128,6 +128,30 @@ fn a_machine_that_was_restored_or_cloned_says_so() {
 }
 
 #[test]
+fn an_error_that_firmware_took_is_of_rdma_if_an_rdma_driver_names_the_function() {
+    let ring = Arc::new(Ring::default());
+    let record = |micros, address: &str| {
+        ring.write(micros, "{3}[Hardware Error]: event severity: recoverable");
+        ring.write(micros, "{3}[Hardware Error]:   section_type: PCIe error");
+        ring.write(micros, &format!("{{3}}[Hardware Error]:   device_id: {address}"));
+    };
+    record(1_000_000, "0000:41:00.0");
+    record(1_000_001, "0000:42:00.0");
+    ring.write(1_000_002, "mlx5_core 0000:41:00.0: AER: aer_status: 0x00004000, aer_mask: 0x00000000");
+    ring.write(1_000_003, "nvme 0000:42:00.0: AER: aer_status: 0x00004000, aer_mask: 0x00000000");
+    let log = Logs::live(&ring).read(10);
+    let of_rdma: Vec<_> =
+        log.groups.iter().map(|group| (group.address.unwrap().to_string(), group.kind, group.of_rdma)).collect();
+    assert_eq!(
+        of_rdma,
+        [
+            ("0000:41:00.0".to_owned(), MessageKind::AerNonfatal, true),
+            ("0000:42:00.0".to_owned(), MessageKind::AerNonfatal, false)
+        ]
+    );
+}
+
+#[test]
 fn what_was_there_at_the_start_is_history() {
     let ring = Arc::new(Ring::default());
     ring.write(1_000_000, DOWN);

@@ -477,7 +477,7 @@ mod tests {
             let report = world.last.as_ref().unwrap();
             let row = report.vf_map.vfs.values().next().unwrap();
             assert_eq!(row.holder, Holder::Unknown(MissingAccess::Ptrace));
-            let sentence = "CAP_SYS_PTRACE would show: who holds 1 VF";
+            let sentence = "CAP_SYS_PTRACE would show: holders of 1 VF";
             assert_eq!(report.limited, [Arc::from(sentence)]);
             assert_eq!(report.status, crate::model::check::Status::Ok);
         }
