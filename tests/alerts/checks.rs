@@ -15,7 +15,7 @@ fn alerts() -> PathBuf {
 fn run(tool: Tool, arguments: &[&str]) -> Option<Output> {
     let mut command = Command::new(require(tool)?);
     command.args(arguments).current_dir(alerts());
-    Some(to_its_end(command, Duration::from_secs(120)))
+    Some(to_its_end(command, Duration::from_secs(600)))
 }
 
 /// Files of `alerts/tests`.
