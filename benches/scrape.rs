@@ -1,12 +1,19 @@
 //! What a scrape costs, side by side with node_exporter on the same host.
 //!
 //! Both read a written host with eight cards, 21 counters and 29 hw_counters a port; node_exporter, with its InfiniBand
-//! collector alone, reads fewer files. They are scraped in turn at two paces. Ten times a second, ours shares one reading
-//! among the scrapes of a second, as it does among several scrapers. More than a second apart, every scrape of ours is a
-//! reading of its own; beside that stands what the bare `pread` of the counters costs at the same pace, with caches as
-//! cold. `SCRAPES` and `CARDS` in the environment change the numbers.
+//! collector alone, reads fewer files. They are scraped in turn at three paces:
+//!
+//! - ten times a second: ours shares one reading among the scrapes of a second, as it does among several scrapers;
+//! - more than a second apart: every scrape of ours is a reading of its own. Costs are those of the whole time, so what
+//!   ours reads by itself every 5 s is in them;
+//! - once in 15 s, as Prometheus is mostly configured: CPU caches are swept before each scrape, since a host has had 15 s
+//!   of other work to do. The cost is that of the scrape alone, from just before the request until nothing runs any
+//!   more; what each process does between scrapes is printed beside it, and `cargo bench --bench idle` limits it.
+//!
+//! Beside them stands what the bare `pread` of the counters costs at the same pace. `SCRAPES`, `CARDS`, `SPARSE` (how
+//! many scrapes 15 s apart) and `INTERVAL` (seconds, in place of 15) in the environment change the numbers.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a bench")]
+#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a bench")]
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -31,8 +38,15 @@ const APART: Duration = Duration::from_millis(1100);
 /// Ten scrapes a second.
 const OFTEN: Duration = Duration::from_millis(100);
 
+/// After so long nothing runs any more that a scrape has set off.
+const SETTLED: Duration = Duration::from_millis(50);
+
+/// More than the caches of a core and its neighbours hold.
+const SWEPT: usize = 64 << 20;
+
 fn main() {
     let (scrapes, cards) = (limits::setting("SCRAPES", 30), limits::setting("CARDS", 8));
+    let (sparse, interval) = (limits::setting("SPARSE", 8), Duration::from_secs(limits::setting("INTERVAL", 15)));
     let host = limits::scratch();
     HostTree::new(cards).write(host.path()).unwrap();
     let sysfs = host.path().join("sys");
@@ -41,14 +55,20 @@ fn main() {
     let counters = counters(&sysfs);
     let often = measure([&ours, &theirs], scrapes * 10, OFTEN, &counters);
     let apart = measure([&ours, &theirs], scrapes, APART, &counters);
-    println!("{cards} cards, CPU a scrape: ten scrapes a second, and scrapes {APART:?} apart");
-    println!("lanewatch:     {}, {}; {}", millis(often.ours), millis(apart.ours), describe(&ours));
-    println!("node_exporter: {}, {}; {}", millis(often.theirs), millis(apart.theirs), describe(&theirs));
-    println!("bare pread:    {}, {}; {} counters", millis(often.bare), millis(apart.bare), counters.len());
+    let (alone, between) = measure_sparse([&ours, &theirs], sparse, interval, &counters);
+    println!("{cards} cards, CPU a scrape:");
+    println!("                ten a second, {APART:?} apart, {interval:?} apart (and in between)");
+    let line = |often, apart, alone| format!("{}, {}, {}", millis(often), millis(apart), millis(alone));
+    let costs = line(often.ours, apart.ours, alone.ours);
+    println!("lanewatch:      {costs} ({}); {}", millis(between.ours), describe(&ours));
+    let costs = line(often.theirs, apart.theirs, alone.theirs);
+    println!("node_exporter:  {costs} ({}); {}", millis(between.theirs), describe(&theirs));
+    println!("bare pread:     {}; {} counters", line(often.bare, apart.bare, alone.bare), counters.len());
     let (our_memory, their_memory) = (peak_memory(ours.group.pid()), peak_memory(theirs.group.pid()));
     let mut limits = Limits::default();
     limits.at_most("CPU a scrape at ten a second, of node_exporter's", often.of_theirs(), 0.25);
     limits.at_most("CPU a scrape over a second apart, of node_exporter's", apart.of_theirs(), 1.0);
+    limits.at_most("CPU a scrape, one in 15 s, of node_exporter's", alone.of_theirs(), 0.5);
     limits.at_most("peak memory, MiB", mib(our_memory), 12.0);
     limits.at_most("peak memory, of node_exporter's", mib(our_memory) / mib(their_memory), 0.6);
     limits.conclude();
@@ -110,6 +130,52 @@ fn measure(servers: [&Server; 2], scrapes: u32, apart: Duration, counters: &[Fil
         theirs: mean(theirs_after.saturating_sub(theirs)),
         bare: mean(bare),
     }
+}
+
+/// Costs of single scrapes this far apart with cold CPU caches, and of the time between them.
+fn measure_sparse(servers: [&Server; 2], scrapes: u32, interval: Duration, counters: &[File]) -> (Pace, Pace) {
+    let spent = |server: &Server| cpu_time(server.group.pid());
+    let mut swept = vec![1_u8; SWEPT];
+    let (mut alone, mut whole, mut bare) = ([Duration::ZERO; 2], [Duration::ZERO; 2], Duration::ZERO);
+    let mut buffer = [0; 64];
+    for round in 0..scrapes {
+        let next = Instant::now() + interval;
+        let before = servers.map(spent);
+        // Whoever comes second finds the kernel's code warmer: they take turns.
+        let order = if round.is_multiple_of(2) { [0, 1] } else { [1, 0] };
+        for which in order {
+            sweep(&mut swept);
+            let began = spent(servers[which]);
+            assert_eq!(servers[which].get("/metrics").status, 200);
+            thread::sleep(SETTLED);
+            alone[which] += spent(servers[which]).saturating_sub(began);
+        }
+        sweep(&mut swept);
+        let began = limits::own_cpu();
+        for file in counters {
+            std::hint::black_box(file.read_at(&mut buffer, 0).unwrap());
+        }
+        bare += limits::own_cpu().saturating_sub(began);
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        for ((whole, server), before) in whole.iter_mut().zip(servers).zip(before) {
+            *whole += spent(server).saturating_sub(before);
+        }
+    }
+    let pace = |[ours, theirs]: [Duration; 2], bare| Pace {
+        ours: ours / scrapes,
+        theirs: theirs / scrapes,
+        bare: bare / scrapes,
+    };
+    let between = [0, 1].map(|which| whole[which].saturating_sub(alone[which]));
+    (pace(alone, bare), pace(between, Duration::ZERO))
+}
+
+/// Writes to every cache line of a buffer, so that nothing else is left in the CPU's caches.
+fn sweep(buffer: &mut [u8]) {
+    for line in buffer.iter_mut().step_by(64) {
+        *line = line.wrapping_add(1);
+    }
+    std::hint::black_box(buffer);
 }
 
 fn millis(cost: Duration) -> String {
