@@ -16,6 +16,10 @@ const STACK: usize = 256 * 1024;
 /// Workers that stay when there is nothing to do.
 const MAX_IDLE: usize = 1;
 
+/// How often [`ReaderPool::add_workers`] leaves a queue alone whose tasks finish. On a host whose CPUs are busy, a worker
+/// that waits for its turn looks like a slow device, and more threads would only add work.
+const PATIENCE: u32 = 4;
+
 type Task<T> = Box<dyn FnOnce() -> T + Send>;
 
 /// Worker threads and their queue.
@@ -35,6 +39,10 @@ struct State<T> {
     busy: usize,
     idle: usize,
     closed: bool,
+    /// Whether a task has finished since [`ReaderPool::add_workers`] was last called.
+    progressed: bool,
+    /// How often no workers were added to this queue because tasks had finished.
+    skipped: u32,
 }
 
 impl<T: Send + 'static> ReaderPool<T> {
@@ -43,7 +51,15 @@ impl<T: Send + 'static> ReaderPool<T> {
     /// # Errors
     /// The system has no more threads.
     pub fn new(on_idle: impl Fn() + Send + Sync + 'static) -> io::Result<Self> {
-        let state = State { queue: VecDeque::new(), results: Vec::new(), busy: 0, idle: 0, closed: false };
+        let state = State {
+            queue: VecDeque::new(),
+            results: Vec::new(),
+            busy: 0,
+            idle: 0,
+            closed: false,
+            progressed: false,
+            skipped: 0,
+        };
         let shared = Arc::new(Shared { state: Mutex::new(state), work: Condvar::new(), on_idle: Box::new(on_idle) });
         let pool = Self { shared };
         pool.spawn_worker()?;
@@ -59,6 +75,9 @@ impl<T: Send + 'static> ReaderPool<T> {
     /// Queues tasks and wakes a worker.
     pub fn add(&self, tasks: impl IntoIterator<Item = Task<T>>) {
         let mut state = self.shared.lock();
+        if state.queue.is_empty() {
+            (state.progressed, state.skipped) = (false, 0);
+        }
         state.queue.extend(tasks);
         if !state.queue.is_empty() {
             self.shared.work.notify_one();
@@ -70,15 +89,18 @@ impl<T: Send + 'static> ReaderPool<T> {
         std::mem::take(&mut self.shared.lock().results)
     }
 
-    /// Called when some time has passed: while tasks wait and no worker is idle, starts as many workers as are busy.
+    /// Called when some time has passed: while tasks wait and no worker is idle, starts as many workers as are busy. As
+    /// long as tasks finish, it does so only after [`PATIENCE`] calls.
     ///
     /// # Errors
     /// The system has no more threads.
     pub fn add_workers(&self) -> io::Result<()> {
-        let state = self.shared.lock();
+        let mut state = self.shared.lock();
         let (waiting, busy, idle) = (state.queue.len(), state.busy, state.idle);
+        let patient = std::mem::take(&mut state.progressed) && state.skipped < PATIENCE;
+        state.skipped += u32::from(patient);
         drop(state);
-        if idle == 0 {
+        if idle == 0 && !patient {
             for _ in 0..busy.max(1).min(waiting) {
                 self.spawn_worker()?;
             }
@@ -113,6 +135,7 @@ impl<T> Shared<T> {
                 state = self.lock();
                 state.busy -= 1;
                 state.results.push(result);
+                state.progressed = true;
                 if state.queue.is_empty() {
                     drop(state);
                     (self.on_idle)();
@@ -148,6 +171,40 @@ mod tests {
         idle.recv_timeout(Duration::from_secs(10)).unwrap();
         assert_eq!(pool.collect(), (0..100).collect::<Vec<_>>());
         assert!(idle.try_recv().is_err());
+    }
+
+    #[test]
+    fn a_queue_whose_tasks_finish_gets_more_workers_only_after_a_while() {
+        let pool = ReaderPool::<u32>::new(|| ()).unwrap();
+        let workers = || Arc::strong_count(&pool.shared) - 1;
+        let (release, gate) = channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let (began, started) = channel();
+        pool.add((0..20).map(|number| -> Task<u32> {
+            let (gate, began) = (Arc::clone(&gate), began.clone());
+            Box::new(move || {
+                let _ = began.send(());
+                let _ = gate.lock().unwrap().recv();
+                number
+            })
+        }));
+        started.recv().unwrap();
+        for _ in 0..PATIENCE {
+            // One task ends, and the next one is at work.
+            release.send(()).unwrap();
+            started.recv().unwrap();
+            pool.add_workers().unwrap();
+            assert_eq!(workers(), 1);
+        }
+        release.send(()).unwrap();
+        started.recv().unwrap();
+        pool.add_workers().unwrap();
+        assert_eq!(workers(), 2, "slow tasks run side by side in the end");
+        // Nothing has ended since: help comes at once.
+        started.recv().unwrap();
+        pool.add_workers().unwrap();
+        assert_eq!(workers(), 4);
+        (0..20).for_each(|_| _ = release.send(()));
     }
 
     #[test]
