@@ -99,11 +99,11 @@ impl DocumentCache {
         {
             return Some(body.clone());
         }
-        let mut out = if gzip {
-            BodyWriter::Gzip(GzEncoder::new(Vec::new(), Compression::fast()))
-        } else {
-            BodyWriter::Plain(Vec::new())
-        };
+        // The next answer is about as long as the last one: its buffer need not grow, and be copied, step by step.
+        let last = cached.as_ref().and_then(|last| last.bodies.iter().find(|(d, g, _)| *d == document && *g == gzip));
+        let room = Vec::with_capacity(last.map_or(0, |(_, _, body)| body.len() + body.len() / 32));
+        let mut out =
+            if gzip { BodyWriter::Gzip(GzEncoder::new(room, Compression::fast())) } else { BodyWriter::Plain(room) };
         write(document, report, agent, telemetry_path, &mut out)?;
         let body = out.finish()?;
         self.encodes.fetch_add(1, Ordering::Relaxed);
