@@ -429,7 +429,7 @@ mod client_tests {
     fn an_address_with_the_path_of_the_interface_is_cut_for_the_reader() {
         for url in ["http://p:9090/api/v1", "http://p:9090/api/v1/query", "http://p:9090/api/v1/"] {
             let Err(error) = PrometheusClient::new(endpoint(url)) else { panic!("{url}") };
-            assert!(error.to_string().ends_with("what comes before /api/v1 is asked for: http://p:9090"), "{error}");
+            assert!(error.to_string().ends_with("give the part before /api/v1: http://p:9090"), "{error}");
         }
     }
 

@@ -80,7 +80,7 @@ fn who_may_ask_gets_through_and_who_may_not_is_told_why() {
     let client = ["--cert-file", &certificate, "--key-file", &key];
     let password = ["--username", "auditor", "--password-file", &right];
     let trust = ["--ca-file", &ca];
-    let through = |output: &Output| output.stderr.contains("the server knows no lanewatch_build_info");
+    let through = |output: &Output| output.stderr.contains("the server has no lanewatch_build_info");
 
     let end = Instant::now() + Duration::from_secs(60);
     let output = loop {
