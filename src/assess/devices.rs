@@ -6,11 +6,11 @@ use super::View;
 use super::limits::DEVICE_HOLD;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::units::counted;
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::{DeviceName, Guid, PciAddress};
 use crate::model::pcie::PciFunction;
 use crate::model::reason::FindingReason;
+use crate::model::units::counted;
 
 /// `device_missing`: in the baseline or the policy, and not listed. A listing that failed says nothing.
 pub fn missing(view: &View<'_>, verdicts: &mut Verdicts) {

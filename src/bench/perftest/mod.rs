@@ -326,7 +326,10 @@ mod tests {
             let text =
                 " Port number 2 state is Down\n Couldn't set the link layer\n Couldn't get context for the device\n";
             let found = trouble(text);
-            assert_eq!((found.failure, found.text.as_str()), (Failure::PortDown, "port 2 is down: see the finding port_down"));
+            assert_eq!(
+                (found.failure, found.text.as_str()),
+                (Failure::PortDown, "port 2 is down: see the finding port_down")
+            );
         }
 
         #[test]
