@@ -3,8 +3,6 @@
 pub mod firmware_first;
 mod groups;
 pub mod iommu;
-#[cfg(test)]
-mod meanings;
 pub mod names;
 pub mod pattern;
 pub mod reader;

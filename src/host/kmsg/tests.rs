@@ -1,5 +1,7 @@
 //! The collector on recorded hosts and on a log that is written while it is read.
 
+mod meanings;
+
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
