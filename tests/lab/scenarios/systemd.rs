@@ -201,7 +201,7 @@ fn each_drop_in_gives_what_it_says(guest: &mut Guest) {
     let holder = |kind: &'static str| [("pf", PF), ("vf", "1"), ("holder_kind", kind)];
     guest.wait_for("lanewatch_vf_holder_info", &holder("unknown"), Some(1.0));
     let hidden = guest.get("/api/v1/findings");
-    assert!(hidden.contains("would show: who holds 1 VF"), "{hidden}");
+    assert!(hidden.contains("would show: holders of 1 VF"), "{hidden}");
     assert_ne!(visible(guest, "kmsg"), "seen");
 
     restarted(guest, &["kmsg"]);
