@@ -489,7 +489,7 @@ mod tests {
         let (way, value) = bandwidth(&iperf_text("192.0.2.6", "192.0.2.6"));
         assert_eq!(way, TransferKind::TcpLoopback);
         assert!(way.not_comparable().is_some_and(|why| why.contains("loopback interface")));
-        assert_eq!(beside(way, value, narrow().as_ref()), "TCP over loopback: 58.0 Gb/s");
+        assert_eq!(beside(way, value, narrow().as_ref()), "TCP over loopback: 58 Gb/s");
         assert_eq!(together(&[(way, value), (TransferKind::Rdma, gbits(58.0))], narrow().as_ref()), None);
         assert_eq!(bandwidth(&iperf_text("192.0.2.6", "192.0.2.7")).0, TransferKind::Tcp);
     }
@@ -499,7 +499,7 @@ mod tests {
         assert_eq!(together(&[(TransferKind::Rdma, gbits(58.0))], narrow().as_ref()), None);
         let twice = [(TransferKind::Rdma, gbits(58.0)), (TransferKind::Rdma, gbits(58.4))];
         let text = together(&twice, narrow().as_ref()).unwrap_or_default();
-        assert!(text.starts_with("2 runs agree: 58.0 Gb/s to 58.4 Gb/s per direction. The limit is"), "{text}");
+        assert!(text.starts_with("2 runs agree: 58 Gb/s to 58.4 Gb/s per direction. The limit is"), "{text}");
     }
 
     #[test]

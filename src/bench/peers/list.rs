@@ -97,7 +97,7 @@ mod tests {
     fn what_is_no_list_is_said() {
         for (text, part) in [
             ("{\"targets\": []}", "it is not a list of groups"),
-            ("[{\"targets\": [\"a\"]}]", "\"a\" is not a host with a port"),
+            ("[{\"targets\": [\"a\"]}]", "\"a\" is not host:port"),
             ("[{\"targets\": [\"-x:1\"]}]", "\"-x:1\""),
             ("[{\"targets\": [\"http://a:1\"]}]", "\"http://a:1\""),
             ("[{\"targets\": [\"a b:1\"]}]", "\"a b:1\""),

@@ -205,10 +205,7 @@ mod tests {
             ("probe.peers.list = \"DIR/folder\"", "probe.peers.list: DIR/folder: not a regular file"),
             ("probe.peers.list = \"DIR/file\"", "probe.peers.list: DIR/file: it is not a list of groups such as"),
             ("probe.peers.key-file = \"DIR/none\"", "probe.peers.key-file: DIR/none: No such file or directory"),
-            (
-                "probe.peers.key-file = \"DIR/file\"",
-                "probe.peers.key-file: DIR/file: everyone on this host may use the key",
-            ),
+            ("probe.peers.key-file = \"DIR/file\"", "probe.peers.key-file: DIR/file: other users can read the key"),
             ("probe.peers.tls.ca-file = \"DIR/none\"", "probe.peers.tls.ca-file: DIR/none: No such file or directory"),
             ("probe.peers.tls.ca-file = \"DIR/file\"", "probe.peers.tls: DIR/file: "),
             (

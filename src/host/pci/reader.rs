@@ -82,8 +82,7 @@ impl PciFunctionReader {
         }
         self.stamp = Some(stamp);
         self.is_idle = is_idle(names);
-        // A driver that still starts makes its devices later.
-        self.unsure = self.is_idle;
+        self.unsure = false;
         self.kind = if has(names, "physfn") {
             // The listing follows the same link and records its faults.
             let target = cx.host.io.link(&self.location.directory.join("physfn")).inspect_err(|_| self.unsure = true);
@@ -182,11 +181,14 @@ impl DeviceReader for PciFunctionReader {
             }
             self.refresh_driver(cx);
         }
+        let class = self.files.class(cx);
+        // The driver of a network card that still starts makes its devices later.
+        self.unsure |= self.is_idle && class.is_some_and(|class| class.0 >> 16 == 0x02);
         let function = PciFunction {
             address: self.location.address,
             upstream: self.location.upstream,
             link_name: self.link_name,
-            class: self.files.class(cx),
+            class,
             ids: self.files.ids(cx),
             driver: self.driver.clone(),
             numa_node: self.files.numa_node(cx),
