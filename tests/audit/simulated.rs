@@ -99,7 +99,7 @@ fn tables(server: &Server) {
     assert_eq!(one["fleet"]["hosts"], fleet().planted(|host| crate::common::fleet::site(host.number) == "ams").hosts);
     let none = audit(server, &["--match", "site=\"nowhere\""]);
     assert_eq!(none.code, Some(1));
-    assert!(none.stderr.contains("knows no lanewatch_build_info with these labels"), "{none:?}");
+    assert!(none.stderr.contains("has no lanewatch_build_info with these labels"), "{none:?}");
     let wrong = audit(server, &["--match", "site=~\"[\""]);
     assert!(wrong.code == Some(2) && wrong.stderr.contains("the server says bad_data: "), "{wrong:?}");
 }

@@ -141,7 +141,7 @@ fn irqbalance_moves_half_of_the_vectors_to_the_other_node() {
     for part in [
         "50.0 % of its interrupts",
         "4 of 8 completion vectors, on CPU 4, 5, 6, 7",
-        "`for i in $(seq 40 43); do grep . /proc/irq/$i/effective_affinity_list; done` shows it",
+        "`for i in $(seq 40 43); do grep . /proc/irq/$i/effective_affinity_list; done` shows where",
         "`systemctl restart irqbalance`",
         "echo 0-3 > /proc/irq/$i/smp_affinity_list",
     ] {
