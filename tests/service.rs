@@ -205,7 +205,8 @@ fn a_configuration_is_read_again_and_a_bad_one_changes_nothing() {
     let (_, kept) = reloads(&server);
     assert!((kept - reloaded).abs() < 1e-6, "the configuration in force is that of {reloaded}, not of {kept}");
     let log = server.log();
-    let complaints: Vec<&str> = log.lines().filter(|line| line.contains("level=error") && !line.contains(" check=")).collect();
+    let complaints: Vec<&str> =
+        log.lines().filter(|line| line.contains("level=error") && !line.contains(" check=")).collect();
     assert_eq!(complaints.len(), 1, "{log}");
     for part in [
         "the configuration stays as it was",

@@ -212,8 +212,8 @@ fn uncontrolled(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
 
 /// Congestion control is at work, and packets are lost all the same: marks slow senders down, but do not excuse loss.
 fn lost_all_the_same(rises: &Rises<'_>) -> Option<Case> {
-    let risen = LOST.iter().filter_map(|name| Some((*name, rises.port?.get(*name)?.rise(rises.now, SPAN)?)));
-    let heavy = risen.filter(|(_, rise)| {
+    let counters = LOST.iter().filter_map(|name| Some((*name, rises.port?.get(*name)?.rise(rises.now, SPAN)?)));
+    let heavy = counters.filter(|(_, rise)| {
         let minutes = rise.observed.as_secs_f64() / 60.0;
         #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
         let count = rise.count as f64;

@@ -206,7 +206,7 @@ fn no_result(text: &str, table: &PerftestReport) -> String {
         return "the file is empty".to_owned();
     }
     match &table.test {
-        Some(test) => format!("{test} started but printed no result"),
+        Some(name) => format!("{name} started but printed no result"),
         None => "not the output of perftest, iperf3 or nccl-tests".to_owned(),
     }
 }

@@ -24,6 +24,7 @@ pub mod vf;
 pub mod watchdog;
 
 use std::ffi::OsString;
+use std::fmt::Write as _;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -108,11 +109,11 @@ fn check_config(file: &Path, files: bool, against: Option<&Path>) -> Result<Exit
         let config_before = config::read(before, &errors);
         let before = errors.into_result(config_before)?;
         let keys = reference::restart_keys(&before.values, &config.values);
-        text.push_str(&if keys.is_empty() {
-            "a reload applies every change\n".to_owned()
+        if keys.is_empty() {
+            text.push_str("a reload applies every change\n");
         } else {
-            format!("a restart is needed to apply {}\n", keys.join(", "))
-        });
+            let _ = writeln!(text, "a restart is needed to apply {}", keys.join(", "));
+        }
     }
     Ok(print(text.as_bytes())?)
 }

@@ -44,7 +44,8 @@ impl PortNature {
         // What QEMU and VMware say if nobody set it: wider than any slot, or the least that there is. A port that was
         // given values of its own follows the host's.
         let width = port.link.max_width.value();
-        let is_default = width == Some(Lanes(32)) || (width == Some(Lanes(1)) && port.link.max_speed.value() == Some(least));
+        let is_default =
+            width == Some(Lanes(32)) || (width == Some(Lanes(1)) && port.link.max_speed.value() == Some(least));
         if is_default && port.ids.is_some_and(|ids| EMULATED.contains(&ids)) {
             Self::Emulated
         } else if port.link.max_speed.value() == Some(least) && below_is_bridge && below_can_more {

@@ -242,6 +242,7 @@ pub struct MappedVf {
 /// A virtual machine that runs: one start of it on this host.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that are learned in any order, each on its own")]
 pub struct DomainRecord {
     /// Its QEMU's process.
     #[serde(skip_serializing_if = "Option::is_none")]

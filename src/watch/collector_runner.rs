@@ -252,24 +252,17 @@ impl CollectorRunner {
         let name = self.spec.name;
         self.count_reason(ReadError::Malformed);
         self.list_due = None;
-        match reader {
-            Some((key, generation)) => {
-                tracing::error!(
-                    collector = name,
-                    device = &*key,
-                    "reading panicked, the reader is replaced: {message}"
-                );
-                let key = NaturalKey(key);
-                if self.readers.get(&key).is_some_and(|slot| slot.generation == generation) {
-                    self.readers.remove(&key);
-                }
-            }
-            None => {
-                tracing::error!(collector = name, "listing panicked, the collector is replaced: {message}");
-                self.collector = Some((self.spec.make)(&self.setup));
-                (self.listing, self.lister_stuck) = (None, false);
-                self.state.listed = None;
-            }
+        let Some((key, generation)) = reader else {
+            tracing::error!(collector = name, "listing panicked, the collector is replaced: {message}");
+            self.collector = Some((self.spec.make)(&self.setup));
+            (self.listing, self.lister_stuck) = (None, false);
+            self.state.listed = None;
+            return;
+        };
+        tracing::error!(collector = name, device = &*key, "reading panicked, the reader is replaced: {message}");
+        let key = NaturalKey(key);
+        if self.readers.get(&key).is_some_and(|slot| slot.generation == generation) {
+            self.readers.remove(&key);
         }
     }
 

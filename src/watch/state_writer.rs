@@ -43,7 +43,9 @@ impl StateWriter {
         let runs = store.old_runs();
         writer.has_old_runs = !runs.is_empty();
         writer.is_saved = runs.is_empty();
-        runs.into_iter().for_each(|run| engine.record(run.into(), now));
+        for run in runs {
+            engine.record(run.into(), now);
+        }
         writer
     }
 

@@ -107,7 +107,7 @@ fn described(mut arg: Arg) -> Arg {
         return arg;
     };
     let help = arg.get_help().map(ToString::to_string).unwrap_or_default();
-    let more = arg.get_long_help().map(ToString::to_string).unwrap_or(help);
+    let more = arg.get_long_help().map_or(help, ToString::to_string);
     arg.hide_env(true).long_help(format!("{more}\n\n[env: {variable}]"))
 }
 

@@ -114,13 +114,13 @@ fn malformed(file: &Path, text: &str, key: String, error: &toml::de::Error) -> C
 
 /// Takes an error out of a document, so that the rest can be read: removes the value at a path, or gives it the field
 /// that it misses. Elements of lists stay, for those after them to keep their index. `false` if there is no such value.
-fn repair_table<'i>(table: &mut DeTable<'i>, path: &[Segment], missing: Option<&str>) -> bool {
+fn repair_table(table: &mut DeTable<'_>, path: &[Segment], missing: Option<&str>) -> bool {
     let [Segment::Map { key }, rest @ ..] = path else { return false };
     let Some(value) = table.get_mut(key.as_str()) else { return false };
     (!rest.is_empty() && repair_value(value, rest, missing)) || table.remove(key.as_str()).is_some()
 }
 
-fn repair_value<'i>(value: &mut Spanned<DeValue<'i>>, path: &[Segment], missing: Option<&str>) -> bool {
+fn repair_value(value: &mut Spanned<DeValue<'_>>, path: &[Segment], missing: Option<&str>) -> bool {
     match (value.get_mut(), path) {
         (DeValue::Table(table), path) => repair_table(table, path, missing),
         (DeValue::Array(array), [Segment::Seq { index }, rest @ ..]) => {

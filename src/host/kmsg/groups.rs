@@ -28,7 +28,7 @@ type Key = (MessageSource, MessageKind, Option<PciAddress>, Option<DeviceName>);
 #[derive(Debug)]
 pub(super) struct Groups {
     counts: BTreeMap<(MessageSource, MessageKind), u64>,
-    groups: BTreeMap<Key, MessageGroup>,
+    by_subject: BTreeMap<Key, MessageGroup>,
     /// Functions that a driver of RDMA hardware named in any line.
     rdma_functions: BTreeSet<PciAddress>,
 }
@@ -36,7 +36,7 @@ pub(super) struct Groups {
 impl Groups {
     /// None yet; what these drivers may say is counted from zero on.
     pub(super) fn new(loaded: &[MessageSource]) -> Self {
-        let mut groups = Self { counts: BTreeMap::new(), groups: BTreeMap::new(), rdma_functions: BTreeSet::new() };
+        let mut groups = Self { counts: BTreeMap::new(), by_subject: BTreeMap::new(), rdma_functions: BTreeSet::new() };
         groups.expect(loaded);
         groups
     }
@@ -60,10 +60,10 @@ impl Groups {
             return;
         }
         let key = (driver, kind, address, device);
-        if !self.groups.contains_key(&key) {
+        if !self.by_subject.contains_key(&key) {
             self.make_room();
         }
-        let group = self.groups.entry(key).or_insert_with_key(|(_, _, _, device)| MessageGroup {
+        let group = self.by_subject.entry(key).or_insert_with_key(|(_, _, _, device)| MessageGroup {
             driver,
             kind,
             address,
@@ -98,21 +98,21 @@ impl Groups {
     }
 
     fn make_room(&mut self) {
-        if self.groups.len() >= MOST {
-            let oldest = self.groups.iter().min_by_key(|(_, group)| group.last()).map(|(key, _)| key.clone());
-            oldest.map(|key| self.groups.remove(&key));
+        if self.by_subject.len() >= MOST {
+            let oldest = self.by_subject.iter().min_by_key(|(_, group)| group.last()).map(|(key, _)| key.clone());
+            oldest.map(|key| self.by_subject.remove(&key));
         }
     }
 
     /// What there is now.
     pub(super) fn log(&mut self, now: BootTime) -> KernelLog {
-        self.groups.retain(|_, group| group.last().is_some_and(|last| now.since(last) < AGE));
-        for group in self.groups.values_mut() {
+        self.by_subject.retain(|_, group| group.last().is_some_and(|last| now.since(last) < AGE));
+        for group in self.by_subject.values_mut() {
             group.of_rdma |= group.address.is_some_and(|address| self.rdma_functions.contains(&address));
         }
         KernelLog {
             counts: self.counts.iter().map(|(pair, count)| (*pair, *count)).collect(),
-            groups: self.groups.values().cloned().collect(),
+            groups: self.by_subject.values().cloned().collect(),
             ..KernelLog::default()
         }
     }

@@ -56,9 +56,9 @@ impl Reader {
         let subject = Subject::of(&speaker, record, names);
         let (driver, kind, address) = if let Some((kind, address)) = self.pcie_error(&speaker, subject.address) {
             (MessageSource::Pcieport, kind, address)
-        } else if let Some(said) = iommu::read(text, names) {
-            let Said::Fault(named) = said else { return None };
-            (MessageSource::Iommu, MessageKind::IommuFault, named.or(subject.address))
+        } else if let Some(outcome) = iommu::read(text, names) {
+            let Said::Fault(address) = outcome else { return None };
+            (MessageSource::Iommu, MessageKind::IommuFault, address.or(subject.address))
         } else {
             let (driver, kind) = meaning(&speaker, &subject)?;
             (driver, kind, subject.address.or_else(|| speaker.address_in_text()))
@@ -121,9 +121,9 @@ struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     fn of(speaker: &Speaker<'a>, record: &'a Record<'_>, names: &dyn Names) -> Self {
-        let named = record.device.as_deref();
-        let beside = named.and_then(|device| device.parse().ok());
-        let name = speaker.name.or(named.filter(|_| beside.is_none() && speaker.address.is_none()));
+        let beside_line = record.device.as_deref();
+        let beside = beside_line.and_then(|device| device.parse().ok());
+        let name = speaker.name.or(beside_line.filter(|_| beside.is_none() && speaker.address.is_none()));
         let owner = name.and_then(|name| names.owner(name));
         let address = speaker.address.or(beside).or(owner.and_then(|owner| owner.address));
         // The driver that a line names is the function's own, except where the line is a part of the kernel's that

@@ -208,7 +208,9 @@ impl MemoryTree {
     fn forget(&mut self, id: u64) {
         match self.nodes.remove(&id) {
             Some(MemoryNode::MemoryDirectory(directory)) => {
-                directory.entries.into_values().for_each(|below| self.forget(below))
+                for below in directory.entries.into_values() {
+                    self.forget(below);
+                }
             }
             Some(MemoryNode::MemoryFile(file)) => file.remove(),
             Some(MemoryNode::Link(_)) | None => {}

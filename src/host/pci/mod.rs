@@ -31,11 +31,14 @@ fn make(setup: &Setup) -> Box<dyn Collector> {
     Box::new(PciCollector { filter, locations: BTreeMap::new(), bound: BTreeMap::new() })
 }
 
+/// Functions without anything that their driver would make, with their directories.
+type IdleFunctions = Vec<(PciAddress, PathBuf)>;
+
 struct PciCollector {
     filter: Filter,
     locations: BTreeMap<PciAddress, Arc<FunctionLocation>>,
     /// What each driver had bound when its idle functions were last looked for, and which those were.
-    bound: BTreeMap<PathBuf, (Vec<String>, Vec<(PciAddress, PathBuf)>)>,
+    bound: BTreeMap<PathBuf, (Vec<String>, IdleFunctions)>,
 }
 
 /// Where a function is.
@@ -71,20 +74,21 @@ impl PciCollector {
         }
         let drivers: BTreeSet<PathBuf> =
             allowed.iter().filter_map(|device| cx.host.resolve(&device.function.join("driver")).ok()).collect();
+        // What has an RDMA device is not idle, and nothing of an excluded one is touched.
+        let known: BTreeSet<PciAddress> = allowed.iter().map(|device| device.address).chain(excluded).collect();
         for driver in drivers {
-            for (address, directory) in self.idle(cx, &driver) {
-                if !excluded.contains(&address) {
-                    list_above(&mut listing, &directory);
-                    listing.entry(address).or_insert((directory, None));
-                }
+            for (address, directory) in self.idle(cx, &driver, &known) {
+                list_above(&mut listing, &directory);
+                listing.entry(address).or_insert((directory, None));
             }
         }
         Ok(listing)
     }
 
     /// Functions that a driver has bound and made nothing of: a card that died before anybody looked is one.
-    fn idle(&mut self, cx: &ReadContext<'_>, driver: &Path) -> Vec<(PciAddress, PathBuf)> {
-        let Ok(mut names) = cx.host.io.list(driver) else { return Vec::new() };
+    fn idle(&mut self, cx: &mut ReadContext<'_>, driver: &Path, known: &BTreeSet<PciAddress>) -> IdleFunctions {
+        let Ok(mut names) = cx.list(driver) else { return IdleFunctions::new() };
+        names.retain(|name| name.parse().is_ok_and(|address| !known.contains(&address)));
         names.sort_unstable();
         if let Some((before, idle)) = self.bound.get(driver)
             && *before == names
@@ -94,9 +98,18 @@ impl PciCollector {
         let mut idle = Vec::new();
         for name in &names {
             let Ok(address) = name.parse::<PciAddress>() else { continue };
-            let Ok(directory) = cx.host.resolve(&driver.join(name)) else { continue };
+            let link = driver.join(name);
+            let directory = match cx.host.resolve(&link) {
+                Ok(directory) => directory,
+                Err(error) => {
+                    if let Some(reason) = reason_of(&error) {
+                        cx.fault(&link, reason);
+                    }
+                    continue;
+                }
+            };
             let is_function = address_of(&directory) == Some(address);
-            if is_function && cx.host.io.list(&directory).is_ok_and(|entries| reader::is_idle(&entries)) {
+            if is_function && cx.list(&directory).is_ok_and(|entries| reader::is_idle(&entries)) {
                 idle.push((address, directory));
             }
         }

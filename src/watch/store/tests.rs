@@ -300,10 +300,12 @@ fn no_acknowledged_event_state_or_request_is_lost_whatever_step_fails() {
     let before = live(&files);
     assert_eq!((before.save, before.request, before.events.len()), (8, true, 4));
     let steps = files.disk(|disk| disk.steps);
-    let stops = [Fault::StopBefore, Fault::StopWithin];
+    let interruptions = [Fault::StopBefore, Fault::StopWithin];
     let errors = [5, 13, 28, 30].map(Fault::Errno);
     let mut points = 0;
-    for (fault, step) in stops.into_iter().chain(errors).flat_map(|fault| (1..=steps).map(move |step| (fault, step))) {
+    for (fault, step) in
+        interruptions.into_iter().chain(errors).flat_map(|fault| (1..=steps).map(move |step| (fault, step)))
+    {
         for survival in [(false, false), (true, false), (false, true), (true, true)] {
             let survival = Survival { names: survival.0, data: survival.1 };
             if matches!(fault, Fault::Errno(_)) && survival.names != survival.data {
