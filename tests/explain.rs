@@ -193,7 +193,7 @@ fn the_demonstration_names_the_address_that_it_listens_on() {
     let _demo = Group::spawn(&mut command);
     let began = std::time::Instant::now();
     let said = || std::fs::read_to_string(&log).unwrap();
-    while !said().contains("Ctrl-C ends it") {
+    while !said().contains("Press Ctrl-C to stop") {
         assert!(began.elapsed() < Duration::from_secs(20), "{}", said());
         std::thread::sleep(Duration::from_millis(50));
     }

@@ -239,13 +239,13 @@ mod tests {
             max_width: Reading::Value(Lanes(16)),
             off_bus: false,
         };
-        let root = PciFunction { link: end.clone(), ..PciFunction::at(address("0000:40:01.0")) };
+        let root = PciFunction { link: end, ..PciFunction::at(address("0000:40:01.0")) };
         let function = |number: u8| PciFunction {
             upstream: Some(root.address),
             link_name: address("0000:41:00.0"),
             driver: Some(Arc::from("mlx5_core")),
             kind,
-            link: end.clone(),
+            link: end,
             ..PciFunction::at(PciAddress { function: number, ..address("0000:41:00.0") })
         };
         vec![function(0), function(1), root]

@@ -278,8 +278,7 @@ mod tests {
         let report = from_text(text).unwrap();
         assert!((report.received.gbits() - 34.3).abs() < 1e-9);
         assert_eq!(report.retransmits, Some(3));
-        let without_sum: String =
-            text.lines().filter(|line| !line.contains("SUM")).map(|line| format!("{line}\n")).collect();
+        let without_sum = text.lines().filter(|line| !line.contains("SUM")).collect::<Vec<_>>().join("\n");
         let report = from_text(&without_sum).unwrap();
         assert!((report.received.gbits() - 34.3).abs() < 1e-9);
         assert_eq!(report.retransmits, Some(3));
@@ -309,7 +308,7 @@ mod tests {
     fn text_without_a_result() {
         assert_eq!(from_text(""), Err(IperfError::NotAReport));
         assert_eq!(from_text("hello"), Err(IperfError::NotAReport));
-        let cut: String = CLIENT.lines().take(4).map(|line| format!("{line}\n")).collect();
+        let cut = CLIENT.lines().take(4).collect::<Vec<_>>().join("\n");
         assert_eq!(from_text(&cut), Err(IperfError::Unfinished));
         let refused = "iperf3: error - unable to connect to server: Connection refused\n";
         assert_eq!(
@@ -372,11 +371,12 @@ mod tests {
 
         #[test]
         fn a_text_gives_back_its_rates(rates in proptest::collection::vec(0.01f64..400.0, 1..8), again in 0u64..1_000_000) {
-            let mut text = "[ ID] Interval           Transfer     Bitrate         Retr\n".to_owned();
+            let mut lines = vec!["[ ID] Interval           Transfer     Bitrate         Retr".to_owned()];
             for (index, rate) in rates.iter().enumerate() {
-                text += &format!("[{index:>3}]   0.00-7.00   sec  1.00 GBytes  {rate} Gbits/sec  {again}             sender\n");
-                text += &format!("[{index:>3}]   0.00-7.00   sec  1.00 GBytes  {rate} Gbits/sec                  receiver\n");
+                let start = format!("[{index:>3}]   0.00-7.00   sec  1.00 GBytes  {rate} Gbits/sec");
+                lines.extend([format!("{start}  {again}             sender"), format!("{start}                  receiver")]);
             }
+            let text = lines.join("\n");
             let report = from_text(&text).unwrap();
             prop_assert!((report.received.gbits() - rates.iter().sum::<f64>()).abs() < 1e-6);
             prop_assert_eq!(report.retransmits, Some(again * rates.len() as u64));

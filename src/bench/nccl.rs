@@ -143,7 +143,9 @@ mod tests {
     #[test]
     fn lines_of_mpirun_and_an_operation_without_an_in_place_form() {
         let row = "  67108864   16777216   float   none   -1   1201.5   55.85   52.36    0   N/A   N/A   N/A   N/A";
-        let text: String = format!("{HEADING}{row}\n").lines().map(|line| format!("[1,0]<stdout>:{line}\n")).collect();
+        let lines: Vec<String> =
+            format!("{HEADING}{row}\n").lines().map(|line| format!("[1,0]<stdout>:{line}")).collect();
+        let text = lines.join("\n");
         let report = from_text(&text).unwrap();
         assert!((report.best().unwrap().bandwidth.0 - 52.36e9).abs() < 1.0);
     }
@@ -171,10 +173,11 @@ mod tests {
 
         #[test]
         fn a_table_gives_back_its_best_value(values in proptest::collection::vec((1u64..1 << 40, 0.01f64..1_000.0), 1..20)) {
-            let rows: String = values
+            let rows: Vec<String> = values
                 .iter()
-                .map(|(size, value)| format!("{size} 1 float sum -1 10.0 1.0 {value} 0 10.0 1.0 0.01 0\n"))
+                .map(|(size, value)| format!("{size} 1 float sum -1 10.0 1.0 {value} 0 10.0 1.0 0.01 0"))
                 .collect();
+            let rows = rows.join("\n");
             let best = *from_text(&format!("{HEADING}{rows}")).unwrap().best().unwrap();
             let expected = values.iter().map(|(_, value)| *value).fold(0.0, f64::max);
             prop_assert!((best.bandwidth.0 - expected * 1e9).abs() < 1.0);

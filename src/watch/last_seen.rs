@@ -52,7 +52,7 @@ mod tests {
     #[test]
     fn what_is_gone_is_forgotten_by_age_and_by_number_oldest_first() {
         let (mut seen, at) = (LastSeen::<u64>::default(), |seconds: i64| BootTime(seconds * 1000));
-        let is_even = |key: &u64| key % 2 == 0;
+        let is_even = |key: &u64| key.is_multiple_of(2);
         assert_eq!(seen.expire(BTreeSet::from([1, 2]), is_even, at(0)), [0u64; 0]);
         assert_eq!(seen.expire(BTreeSet::from([1, 2]), is_even, at(24 * 3600)), [0u64; 0]);
         assert_eq!(seen.expire(BTreeSet::from([1, 2]), is_even, at(24 * 3600 + 1)), [1]);

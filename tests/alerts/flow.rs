@@ -70,7 +70,9 @@ fn degrades_and_recovers(alertmanager: &Alertmanager, hosts: &[Host; 2], evaluat
     sick.train(GEN3, 8);
     let alerts = alertmanager.wait_for("alert of the link", |alerts| {
         let path = find(alerts, "PciePathBelowPortRate");
-        find(alerts, "PcieLinkDegraded").is_some() && path.is_some_and(is_silenced)
+        // Since when is known once the state of the alert was stored.
+        let text = find(alerts, "PcieLinkDegraded").and_then(|alert| alert["annotations"]["description"].as_str());
+        text.is_some_and(|text| text.contains(" Since ")) && path.is_some_and(is_silenced)
     });
     let alert = find(&alerts, "PcieLinkDegraded").unwrap();
     assert_eq!(alert["labels"]["severity"], "critical");

@@ -64,7 +64,9 @@ pub fn unknown(found: &Expression, recorded: impl Fn(&str) -> Option<Vec<String>
             // Prometheus' own.
             (None, "up" | "scrape_duration_seconds" | "scrape_samples_scraped" | "scrape_series_added") => Vec::new(),
             (None, "ALERTS" | "ALERTS_FOR_STATE") => {
-                ["alertname", "alertstate", "severity"].map(str::to_owned).to_vec()
+                ["alertname", "alertstate", "severity", "check", "subject", "device", "port", "link", "pci_address"]
+                    .map(str::to_owned)
+                    .to_vec()
             }
             (None, name) => recorded(name).unwrap_or_else(|| {
                 unknown.push(format!("no series {name:?}"));

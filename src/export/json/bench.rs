@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SCHEMA, host};
+use super::findings::{SCHEMA, host};
 use crate::assess::benchmark::Ceiling;
 use crate::bench::reading::{BenchmarkOutput, Bottleneck, OutputResult};
 use crate::model::benchmark::BenchmarkRun;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use super::{SCHEMA, host};
+use super::findings::{SCHEMA, host};
 use crate::export::agent::{AgentState, Process};
 use crate::export::view::{PortView, ReportView};
 use crate::model::counter::Counters;

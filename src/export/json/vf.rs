@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SCHEMA, host};
+use super::findings::{SCHEMA, host};
 use crate::assess::vf::holders::HolderSources;
 use crate::model::finding::Event;
 use crate::model::holder::Holder;

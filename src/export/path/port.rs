@@ -2,7 +2,7 @@
 
 use std::net::Ipv4Addr;
 
-use super::why;
+use super::hop::why;
 use crate::model::benchmark::BenchmarkRun;
 use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::ids::{DeviceName, PortKey};

@@ -224,13 +224,14 @@ fn text_grows_at_its_end() {
 
 #[test]
 fn counts_begin_at_zero_for_the_drivers_that_are_loaded() {
+    use MessageSource::{BnxtRe, Ice, Iommu, Irdma, Mlx5Core, Pcieport, Siw};
+
     let host = Arc::new(MemoryHost::new());
     host.set("/kmsg", "6,7,1000000,-;x\n");
     host.directory("/sys/bus/pci/drivers/ice");
     host.directory("/sys/module/siw");
     let log = Logs::new(host.host()).read(10);
     let has = |driver| log.counts.iter().any(|((other, _), count)| *other == driver && *count == 0);
-    use MessageSource::{BnxtRe, Ice, Iommu, Irdma, Mlx5Core, Pcieport, Siw};
     assert_eq!([Ice, Irdma, Siw, Pcieport, Iommu].map(has), [true; 5]);
     assert_eq!([Mlx5Core, BnxtRe].map(has), [false; 2]);
 }
