@@ -34,6 +34,7 @@ lab-image:
 test: export RUST_TEST_THREADS ?= $(shell echo $$(($$(nproc) + 1)))
 test: setup lab-image
 	@mkdir -p target && rm -f target/skipped target/cases.txt target/lab/again
+	$(CARGO) fetch --locked
 	$(CARGO) test --locked
 	@[ ! -f target/cases.txt ] || cat target/cases.txt
 	@if [ -s target/skipped ]; then echo "$$(wc -l <target/skipped) skipped:"; cat target/skipped; fi

@@ -97,7 +97,7 @@ fn the_settings_that_are_shipped_are_taken() {
     let help = succeed(Command::new(crate::common::run::PROGRAM).args(["serve", "--help"]));
     assert!(!names.is_empty());
     for name in names {
-        assert!(help.contains(&format!("[env: LANEWATCH_{name}=")), "{name}");
+        assert!(help.contains(&format!("[env: LANEWATCH_{name}]")), "{name}");
     }
     // Commented out or not, every line of the configuration must be one.
     let example = fs::read_to_string(root().join("packaging/etc/lanewatch.toml")).unwrap();

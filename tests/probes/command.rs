@@ -75,7 +75,7 @@ fn another_host_is_not_measured_by_mistake() {
     let scene = Scene::new("ok", &HostTree::new(1));
     let refused = bench(&scene, &["mlx5_0"]);
     assert_eq!(refused.code, Some(2));
-    assert!(refused.stderr.contains("a probe measures this machine"), "{}", refused.stderr);
+    assert!(refused.stderr.contains("a benchmark measures this machine"), "{}", refused.stderr);
     let unknown = bench(&scene, &["mlx5_9", "--force"]);
     assert!(unknown.stderr.contains("no RDMA device or port \"mlx5_9\" here; there is mlx5_0/1"), "{}", unknown.stderr);
     assert!(scene.notes().is_empty(), "nothing was started");

@@ -190,7 +190,7 @@ fn a_scraper_without_a_certificate_may_read_and_may_not_start_anything() {
     let web = hosts.web("web.yml", "VerifyClientCertIfGiven", "");
     let agent = hosts.serve(address, &hosts.configure(address, "", "serve = true", None, &hosts.ca), &web);
     let text = hosts.bench(address, None, &hosts.ca);
-    assert!(text.contains("unsigned: the connection has no client certificate"), "{text}");
+    assert!(text.contains("unsigned: the connection has no verified client"), "{text}");
     assert_eq!(hosts.count(address, FAMILY, "result=\"unsigned\""), Some(1.0));
     assert!(hosts.scene.notes().is_empty());
     let measured = hosts.bench(address, Some(&hosts.other_name), &hosts.ca);

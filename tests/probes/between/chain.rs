@@ -29,7 +29,7 @@ fn two_agents_measure_with_each_other_as_soon_as_both_are_listed() {
         let probe = "enabled = true\nprobes = ['rdma_peer', 'tcp_peer']";
         serve(&scene, address, &configure(&scene, address, probe, &peers))
     });
-    assert!(agents[1].log().contains("this host is not in it"), "{}", agents[1].log());
+    assert!(agents[1].log().contains("is not in the list, so it has no peers"), "{}", agents[1].log());
     assert!(scene.notes().is_empty(), "who has no partner measures nothing");
     fs::write(scene.path("peers.json"), list(&hosts)).unwrap();
     // In each slot one of the two measures, and in the next the other.
@@ -86,7 +86,7 @@ fn a_person_measures_with_a_peer() {
     assert_eq!(requests(&agent, "started").map(|count| count >= 3.0), Some(true));
     let wrong = bench("another key, and long enough for one", address);
     assert!(wrong.contains("rdma_peer rxe0/1: inconclusive"), "{wrong}");
-    assert!(wrong.contains("wrong_signature: its signature is wrong"), "{wrong}");
+    assert!(wrong.contains("wrong_signature: the signature is wrong"), "{wrong}");
     let nobody = bench(super::KEY, here);
     assert!(nobody.contains("rdma_peer rxe0/1: inconclusive") && nobody.contains("did not start a server"), "{nobody}");
     end(agent.group);
