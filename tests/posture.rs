@@ -110,7 +110,11 @@ fn each_aspect_is_said_with_why_it_matters() {
     io.memory.directory("/sys/kernel/iommu_groups");
     assert_eq!(said(&look(&io)), vec![], "nobody could have VFs here");
     io.memory.set(devices[0].function.join("sriov_totalvfs"), "8\n");
-    says(&look(&io), "iommu", &["is off", "VFs cannot be passed through to guests", "intel_iommu=on (or amd_iommu=on)"]);
+    says(
+        &look(&io),
+        "iommu",
+        &["is off", "VFs cannot be passed through to guests", "intel_iommu=on (or amd_iommu=on)"],
+    );
 
     let balancing = with("/proc/sys/kernel/numa_balancing", "1");
     says(

@@ -262,7 +262,7 @@ pub const ADDRESSING: &[Family] = &[
         worst: "2 a port; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
-            for addressing in addressings(&view.report.snapshot) {
+            for addressing in port_addresses(&view.report.snapshot) {
                 for (kind, count) in &addressing.gids {
                     let port = &addressing.port;
                     out.gauge(&[port.device.as_str().into(), port.port.into(), kind.into()], *count);
@@ -279,7 +279,7 @@ pub const ADDRESSING: &[Family] = &[
         worst: "1 a port; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
-            for addressing in addressings(&view.report.snapshot) {
+            for addressing in port_addresses(&view.report.snapshot) {
                 let PortAddressing { port, default_mode, default_tos, traffic_class, .. } = addressing;
                 let number = |value: &Option<u64>| value.map(|value| value.to_string());
                 let (tos, class) = (number(default_tos), number(traffic_class));
@@ -298,7 +298,7 @@ pub const ADDRESSING: &[Family] = &[
 ];
 
 /// Tables are read seldom: of a device that is gone since then nothing is told.
-fn addressings(snapshot: &Snapshot) -> Vec<&PortAddressing> {
+fn port_addresses(snapshot: &Snapshot) -> Vec<&PortAddressing> {
     let listed = snapshot.collector("rdma").and_then(|rdma| rdma.listed.as_ref());
     let is_gone = |name: &str| listed.is_some_and(|listed| !listed.iter().any(|there| **there == *name));
     let mut all: Vec<&PortAddressing> =
@@ -334,7 +334,7 @@ mod tests {
             let facts = ["mlx5_0", "mlx5_1"].map(|name| Arc::new(addressing(name)) as Fact);
             let snapshot =
                 Snapshot::new(Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH }, facts, vec![rdma]);
-            addressings(&snapshot).iter().map(|one| one.port.device.to_string()).collect()
+            port_addresses(&snapshot).iter().map(|one| one.port.device.to_string()).collect()
         };
         assert_eq!(told(Some(&["mlx5_0"])), ["mlx5_0"]);
         assert_eq!(told(None), ["mlx5_0", "mlx5_1"], "without a listing nobody is known to be gone");
