@@ -34,6 +34,6 @@ fn another_network_namespace_hides_counters_and_then_devices() {
         let inside = guest.sh(&format!("{INSIDE} metrics 2>/dev/null"));
         assert!(!inside.contains("lanewatch_port_state{") && inside.contains(partly), "{inside}");
         let (_, told) = guest.run(&format!("{INSIDE} check --verbose 2>&1"));
-        assert!(told.contains("RDMA devices are those of another network namespace"), "{told}");
+        assert!(told.contains("RDMA devices belong to another network namespace"), "{told}");
     });
 }
