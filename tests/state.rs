@@ -116,7 +116,7 @@ fn accept_beside_an_agent(user: Option<u32>) {
         assert_eq!(left, 0, "requests and answers are left");
         for entry in fs::read_dir(scene.state()).unwrap() {
             let entry = entry.unwrap();
-            assert_eq!(entry.metadata().unwrap().uid(), user.unwrap_or(0), "{:?}", entry.path());
+            assert_eq!(entry.metadata().unwrap().uid(), user.unwrap_or(0), "{}", entry.path().display());
         }
         drop(server);
         let devices = scene.saved();

@@ -90,7 +90,7 @@ impl<T: Send + 'static> ReaderPool<T> {
     }
 
     /// Called when some time has passed: while tasks wait and no worker is idle, starts as many workers as are busy. As
-    /// long as tasks finish, it does so only after [`PATIENCE`] calls.
+    /// long as tasks finish, it does so only after some calls without progress.
     ///
     /// # Errors
     /// The system has no more threads.
