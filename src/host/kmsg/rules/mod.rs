@@ -16,6 +16,8 @@ mod software;
 #[cfg(test)]
 mod tests;
 
+use std::sync::LazyLock;
+
 use super::pattern;
 use crate::model::kmsg::{MessageKind, MessageSource};
 
@@ -111,27 +113,51 @@ pub fn sources() -> impl Iterator<Item = &'static Source> {
     .flatten()
 }
 
+/// A line, with the longest text in it that is printed as it is: that alone rules out most lines of a log.
+struct IndexedLine {
+    line: &'static Line,
+    literal: &'static str,
+}
+
+impl IndexedLine {
+    fn new(line: &'static Line) -> Self {
+        let literals = pattern::parts(line.format).map(|part| match part {
+            pattern::Part::Literal(text) => text,
+            pattern::Part::Value(_) => "",
+        });
+        Self { line, literal: literals.max_by_key(|text| text.len()).unwrap_or_default() }
+    }
+
+    fn fits(&self, text: &str) -> bool {
+        text.contains(self.literal) && self.line.fits(text)
+    }
+}
+
+/// All sources in the order in which they are tried, with their lines.
+static INDEX: LazyLock<Vec<(&'static Source, Vec<IndexedLine>)>> =
+    LazyLock::new(|| sources().map(|source| (source, source.lines.iter().map(IndexedLine::new).collect())).collect());
+
 /// What a text means that names this driver, and whose it is: the driver's own, else of one that has the same card.
 pub fn meaning(speaker: MessageSource, text: &str) -> Option<(MessageSource, MessageKind)> {
     let mut drivers = vec![speaker];
     drivers.extend(speaker.family().iter().copied().filter(|driver| *driver != speaker));
     drivers.into_iter().find_map(|driver| {
-        let of_driver = sources().filter(|source| source.drivers.contains(&driver));
-        let line = of_driver.flat_map(|source| source.lines).find(|line| line.fits(text))?;
+        let of_driver = INDEX.iter().filter(|(source, _)| source.drivers.contains(&driver));
+        let line = of_driver.flat_map(|(_, lines)| lines).find(|line| line.fits(text))?.line;
         is_real(line.kind, text).then_some((driver, line.kind))
     })
 }
 
 /// What a text means, whoever has said it: of lines that name neither driver nor a device that is known.
 pub fn meaning_of_any(text: &str, is_rdma: bool) -> Option<(MessageSource, MessageKind)> {
-    let specific = |source: &&Source| {
+    let specific = |source: &Source| {
         let of = |driver: MessageSource| if is_rdma { driver.is_rdma_part() } else { driver.is_of_rdma() };
         matches!(source.drivers, [driver] if of(*driver))
     };
-    sources().filter(specific).find_map(|source| {
+    INDEX.iter().filter(|(source, _)| specific(source)).find_map(|(source, lines)| {
         // Words as short as `Link down` may be anybody's.
-        let is_telling = |line: &&Line| (is_rdma || line.format.len() > 20) && line.fits(text);
-        let line = source.lines.iter().find(is_telling)?;
+        let is_telling = |indexed: &&IndexedLine| (is_rdma || indexed.line.format.len() > 20) && indexed.fits(text);
+        let line = lines.iter().find(is_telling)?.line;
         Some((*source.drivers.first()?, line.kind)).filter(|(_, kind)| is_real(*kind, text))
     })
 }
