@@ -340,7 +340,7 @@ pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// How many data vectors a function has, and how many of them on its own node; none where that cannot be told.
+/// How many data vectors a function has, and how many of them on its own node; `None` if that is unknown.
 pub fn placement(nodes: &NodeCpus, function: &IrqFunction) -> Option<IrqBaseline> {
     function.numa_node.filter(|node| nodes.are_several() && nodes.cpus(*node).is_some())?;
     let data = || function.vectors.iter().filter(|vector| vector.role == VectorRole::Completion && !vector.managed);

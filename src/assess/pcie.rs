@@ -276,7 +276,7 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-/// Why a link carries less than is asked of it; none where its capability is unknown. `alone`: one port asks for more.
+/// Why a link carries less than is asked of it; `None` if its capability is unknown. `alone`: one port asks for more.
 fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(FindingReason, Severity, Hold, String)> {
     let (speed, width) = (link.speed(), link.width());
     let (by_speed, by_width) = (speed.verdict(), width.verdict());

@@ -202,7 +202,7 @@ fn area(name: &'static str, what: &str, collector: &CollectorState, environment:
     }
 }
 
-/// VFs and those whose holders are hidden; none where no VF's holder is.
+/// VFs and those whose holders are hidden; `None` if no VF's holder is.
 fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Visibility> {
     let hidden = |row: &&MappedVf| matches!(row.holder, Holder::Unknown(missing) if missing.is_permission());
     let (count, all) = (vf_map.vfs.values().filter(hidden).count(), vf_map.vfs.len());
@@ -294,7 +294,7 @@ pub fn missing_of(snapshot: &Snapshot, vf_map: &VfMap, wanted: impl Fn(&str) -> 
     by_remedy.into_iter().map(|(remedy, what)| Arc::from(format!("{remedy} would show: {}", what.join(", ")))).collect()
 }
 
-/// What permissions hide of a collector; none where they hide nothing.
+/// What permissions hide of a collector; `None` if they hide nothing.
 fn of_collector(collector: &CollectorState) -> Option<String> {
     let count = collector.faults.iter().filter(|fault| fault.reason == ReadError::Permission).count();
     let names = AREAS.iter().chain(&REST);

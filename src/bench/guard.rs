@@ -96,7 +96,7 @@ fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), Skip
     }
 }
 
-/// How many contexts programs have open on a device; none where the kernel does not say.
+/// How many contexts programs have open on a device; `None` if the kernel does not say.
 fn contexts(report: &HostReport, key: &PortKey) -> Option<u64> {
     let resources = report.snapshot.all::<RdmaResources>().find(|resources| resources.device == key.device)?;
     resources.counts.iter().find(|(name, _)| &**name == "ctx").map(|(_, count)| *count)

@@ -64,7 +64,7 @@ impl BenchmarkScheduler {
         Self { peer_runtime, ..self }
     }
 
-    /// Works until it is told to stop, or nobody is left to tell it.
+    /// Works until it is asked to stop, or its owner is gone.
     pub fn run(mut self, stop: &Receiver<()>) {
         while !is_stopped() {
             let wait = self.step();

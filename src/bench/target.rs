@@ -16,7 +16,7 @@ pub struct BenchmarkTarget {
     pub port: PortKey,
     /// Its function; none for a software device.
     pub function: Option<PciAddress>,
-    /// The CPUs of its NUMA node; none where that is not known.
+    /// The CPUs of its NUMA node; `None` if that is not known.
     pub cpus: Option<CpuSet>,
     /// The GID index to name, on Ethernet: one of RoCE v2.
     pub gid_index: Option<u32>,

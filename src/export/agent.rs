@@ -23,7 +23,8 @@ pub struct AgentState {
     pub web: Option<WebState>,
     /// Clients that got no encrypted connection; of interest where connections are encrypted.
     pub tls_rejections: TlsRejectionCounts,
-    /// Requests of peers by how they ended, in the order of [`RequestResult::ALL`]; none where no servers are started for them.
+    /// Requests of peers by how they ended, in the order of [`RequestResult::ALL`]; `None` if no servers are started
+    /// for them.
     pub probe_requests: Option<[u64; RequestResult::ALL.len()]>,
 }
 

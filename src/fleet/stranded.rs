@@ -1,4 +1,4 @@
-//! Why a port cannot move what its rate says: the part that a mended link gives back, the part that a better slot
+//! Why a port cannot move what its rate says: the part that a fixed link gives back, the part that a better slot
 //! gives, and the part that is the card's own limit.
 
 use super::facts::{HostFacts, LinkFacts, PortName};
@@ -27,13 +27,13 @@ pub fn split(rate: BytesPerSecond, share: BytesPerSecond, link: &LinkFacts) -> O
     let (current, capable) = (link.current.filter(|current| current.0 > 0.0)?, link.capable?);
     let grown =
         |link: BytesPerSecond| BytesPerSecond((share.0 * link.0 / current.0).clamp(share.0, rate.0.max(share.0)));
-    let mended = grown(capable);
+    let fixed = grown(capable);
     // A device that says it can do less than the link does is wrong about itself.
     let moved = grown(BytesPerSecond(link.device().map_or(capable.0, |device| device.0.max(capable.0))));
     let part = |more: BytesPerSecond, less: BytesPerSecond| BytesPerSecond((more.0 - less.0).max(0.0));
     Some(StrandedByCause {
-        degraded: part(mended, share),
-        slot: part(moved, mended),
+        degraded: part(fixed, share),
+        slot: part(moved, fixed),
         design: part(rate, moved),
         unknown: BytesPerSecond(0.0),
     })

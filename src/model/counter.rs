@@ -88,7 +88,7 @@ pub type CounterLayout = Arc<[Counter]>;
 pub struct Counters {
     /// What is read.
     pub layout: CounterLayout,
-    /// Raw values in the layout's order; none where the file could not be read.
+    /// Raw values in the layout's order; `None` if the file could not be read.
     pub values: Vec<Option<u64>>,
 }
 

@@ -15,7 +15,7 @@ pub struct Reporter {
     pub errors: u64,
     /// Recoveries that succeeded.
     pub recoveries: u64,
-    /// Whether the driver recovers by itself; none where it cannot recover.
+    /// Whether the driver recovers by itself; `None` if it cannot recover.
     pub auto_recover: Option<bool>,
 }
 

@@ -195,7 +195,7 @@ pub struct Claim {
     pub mac: Option<Mac>,
     /// The VLAN that the domain wants for it.
     pub vlan: Option<u16>,
-    /// Whether there is such a function here; none where the host shows no functions.
+    /// Whether there is such a function here; `None` if the host shows no functions.
     pub present: Option<bool>,
 }
 

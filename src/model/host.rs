@@ -51,7 +51,7 @@ pub struct Environment {
     pub user_namespace: Option<bool>,
     /// Effective capabilities, a bit each (`/proc/self/status`).
     pub capabilities: Option<u64>,
-    /// The profile (AppArmor) or context (SELinux) that confines the agent (`/proc/self/attr/current`); none where
+    /// The profile (AppArmor) or context (SELinux) that confines the agent (`/proc/self/attr/current`); `None` if
     /// nothing does.
     pub confinement: Option<Arc<str>>,
     /// The least memory limit of its control groups, in bytes.
@@ -89,7 +89,7 @@ impl Capability {
 }
 
 impl Environment {
-    /// Whether the agent has a capability; none where that is not known.
+    /// Whether the agent has a capability; `None` if that is not known.
     pub fn has(&self, capability: Capability) -> Option<bool> {
         self.capabilities.map(|held| held & capability.bit() != 0)
     }

@@ -30,7 +30,7 @@ pub enum FunctionKind {
     Physical,
     /// A VF of that PF.
     Virtual {
-        /// Its PF; none where the host does not show it (a guest).
+        /// Its PF; `None` if the host does not show it (a guest).
         pf: Option<PciAddress>,
     },
     /// Neither.
@@ -89,7 +89,7 @@ impl AerSeverity {
 /// AER counters of one function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Aer {
-    /// By class, in the order of [`AerSeverity::ALL`]; none where the function does not count them.
+    /// By class, in the order of [`AerSeverity::ALL`]; `None` if the function does not count them.
     pub classes: [Option<AerClass>; 3],
     /// Error messages that a root port received from below (`aer_rootport_total_err_*`), in the same order.
     pub root_totals: [Option<u64>; 3],

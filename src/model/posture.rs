@@ -39,7 +39,7 @@ pub struct Posture {
 pub struct PciIsolation {
     /// The function or port.
     pub address: PciAddress,
-    /// Access Control Services; none where the host does not have its configuration space.
+    /// Access Control Services; `None` if the host does not have its configuration space.
     pub acs: Option<Acs>,
     /// Whether functions below are numbered without regard to devices (Alternative Routing-ID), which more than
     /// eight functions of a card need.

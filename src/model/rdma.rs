@@ -117,7 +117,7 @@ impl LinkLayer {
 pub struct PortRate {
     /// Data rate each way.
     pub bandwidth: BytesPerSecond,
-    /// Width: 1, 2, 4, 8 or 12; none where the file does not say.
+    /// Width: 1, 2, 4, 8 or 12; `None` if the file does not say.
     pub width: Option<u8>,
     /// Speed generation, the kernel's word.
     pub speed: Speed,

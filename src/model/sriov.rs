@@ -72,7 +72,7 @@ pub struct Vlan {
     pub id: u16,
     /// Priority, 0 to 7.
     pub qos: u8,
-    /// EtherType of the tag: 0x8100 (802.1Q) or 0x88a8 (802.1ad); none where the host does not say.
+    /// EtherType of the tag: 0x8100 (802.1Q) or 0x88a8 (802.1ad); `None` if the host does not say.
     pub protocol: Option<u16>,
 }
 
@@ -112,7 +112,7 @@ impl VfLink {
     }
 }
 
-/// What the PF makes of a VF. Each is none where no source says it.
+/// What the PF makes of a VF. Each is `None` if no source says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct VfConfig {
     /// Administrative MAC address, Ethernet only; zero when nobody set one.
@@ -295,7 +295,7 @@ pub struct Pf {
 }
 
 impl Pf {
-    /// Why nothing is known of how a VF is configured; none where it is known.
+    /// Why nothing is known of how a VF is configured; `None` if it is known.
     pub fn unconfigured(&self, vf: &Vf) -> Option<String> {
         if vf.config.is_some() {
             return None;

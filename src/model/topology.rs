@@ -15,7 +15,7 @@ pub struct Link {
     pub name: PciAddress,
     /// What the downstream end sees and can do.
     pub device: LinkEnd,
-    /// The port at its upper end, and what that sees and can do; none where the host shows none.
+    /// The port at its upper end, and what that sees and can do; `None` if the host shows none.
     pub upstream: Option<(PciAddress, LinkEnd)>,
     /// What the port at its upper end is.
     pub port: PortNature,

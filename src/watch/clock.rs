@@ -29,7 +29,7 @@ impl Clock for SystemClock {
 pub struct ManualClock(Mutex<Timestamp>);
 
 impl ManualClock {
-    /// Starts at this wall time, as many milliseconds after boot as it is told.
+    /// Starts at this wall time, as many milliseconds after boot as it is given.
     pub fn new(wall: SystemTime, since_boot: Duration) -> Self {
         Self(Mutex::new(Timestamp { tick: BootTime(0).after(since_boot), wall }))
     }

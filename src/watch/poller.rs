@@ -150,7 +150,7 @@ impl Poller {
         self.engine.note(self.clock.now(), kind, text);
     }
 
-    /// Runs until it is told to stop.
+    /// Runs until it is asked to stop.
     pub fn run(mut self) {
         self.logs_findings = true;
         let index_of = |name: &str| self.collectors.iter().position(|collector| collector.spec.name == name);

@@ -108,7 +108,7 @@ impl PeerSchedule {
         (number(self.hosts.len()) / 2).div_ceil(self.at_once)
     }
 
-    /// Who stands opposite of a place in a turn, and which pair of the turn that is; none where it rests.
+    /// Who stands opposite of a place in a turn, and which pair of the turn that is; `None` if it rests.
     fn opposite(&self, place: u64, turn: u64) -> Option<(u64, u64)> {
         let (hosts, around) = (number(self.hosts.len()), self.turns());
         // The place opposite of the one that stands still; the turn is twice that, around the circle.

@@ -60,7 +60,7 @@ pub struct BandwidthRow {
     pub size: Option<u64>,
     /// Messages.
     pub iterations: Option<u64>,
-    /// The peak; none where it was not measured (a timed run says 0.00).
+    /// The peak; `None` if it was not measured (a timed run says 0.00).
     pub peak: Option<BytesPerSecond>,
     /// The average; of a bidirectional run, the sum of both directions.
     pub average: BytesPerSecond,

@@ -49,7 +49,7 @@ pub struct ComparedOutput {
     pub file: String,
     /// What was read.
     pub output: BenchmarkOutput,
-    /// The port; none where none is known to be its.
+    /// The port; `None` if none is known to be its.
     pub port: Option<PortKey>,
     /// What the port's lane carries.
     pub ceiling: Option<Ceiling>,
