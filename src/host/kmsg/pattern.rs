@@ -71,6 +71,37 @@ pub fn parts(format: &str) -> impl Iterator<Item = Part<'_>> {
     })
 }
 
+/// The words of a text: letters, digits and underscores.
+pub fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|letter: char| !is_of_word(letter)).filter(|word| !word.is_empty())
+}
+
+fn is_of_word(letter: char) -> bool {
+    letter.is_ascii_alphanumeric() || letter == '_'
+}
+
+/// The longest word that [`words`] finds in every text that a format string prints; `None` if there is none. A word
+/// that touches a value is not whole.
+pub fn longest_word(format: &str) -> Option<&str> {
+    let mut found: Option<&str> = None;
+    let (mut after_value, mut parts) = (false, parts(format).peekable());
+    while let Some(part) = parts.next() {
+        let Part::Literal(mut text) = part else {
+            after_value = true;
+            continue;
+        };
+        if after_value {
+            text = text.trim_start_matches(is_of_word);
+        }
+        if matches!(parts.peek(), Some(Part::Value(_))) {
+            text = text.trim_end_matches(is_of_word);
+        }
+        after_value = false;
+        found = words(text).chain(found).max_by_key(|word| word.len());
+    }
+    found
+}
+
 /// Whether a text has been printed with a format string. Other words may stand before and after: drivers put the name
 /// of the function there, and a line may have been cut.
 pub fn fits(format: &str, text: &str) -> bool {
@@ -131,7 +162,30 @@ mod tests {
         }
     }
 
+    #[test]
+    fn the_longest_whole_word() {
+        let table = [
+            ("cmdq[%#x]=%#x status %#x", Some("status")),
+            ("%s: FW STALL Detected. cmdq[%#x]=%#x waited", Some("Detected")),
+            ("port%d is gone", Some("gone")),
+            ("%dms", None),
+            ("%s%d", None),
+            ("100%% of mlx5_%s", Some("100")),
+        ];
+        for (format, word) in table {
+            assert_eq!(longest_word(format), word, "{format}");
+        }
+    }
+
     proptest! {
+        #[test]
+        fn a_longest_word_is_in_all_that_is_printed(format in "[A-Za-z_: (]{0,12}(%[dxs%][)A-Za-z: ]{0,8}){0,4}") {
+            if let Some(word) = longest_word(&format) {
+                let text = printed(&format);
+                prop_assert!(words(&text).any(|other| other == word), "{format} | {text} | {word}");
+            }
+        }
+
         #[test]
         fn no_text_breaks_it(format in any::<String>(), like in "[%a-z0-9.#: ]{0,20}", text in any::<String>()) {
             let _ = (fits(&format, &text), fits(&like, &text), fits(&like, &like));

@@ -4,7 +4,7 @@ use super::firmware_first::{self, FirmwareRecord};
 use super::iommu::{self, Said};
 use super::names::{Names, Owner};
 use super::record::Record;
-use super::rules;
+use super::rules::Matches;
 use super::speaker::Speaker;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{MessageKind, MessageSource};
@@ -140,15 +140,15 @@ impl<'a> Subject<'a> {
 /// Whose line it is, and what it means: by the drivers of the function that it is about, by the driver that it names,
 /// by the kernel's own parts, and by its words alone where it names nothing that is known.
 fn meaning(speaker: &Speaker<'_>, subject: &Subject<'_>) -> Option<(MessageSource, MessageKind)> {
-    let text = speaker.text;
-    let of = |driver: Option<MessageSource>| driver.and_then(|driver| rules::meaning(driver, text));
+    let matches = Matches::of(speaker.text);
+    let of = |driver: Option<MessageSource>| driver.and_then(|driver| matches.by_driver(driver));
     let known = of(subject.driver).or_else(|| of(speaker.driver));
     let is_rdma = speaker.is_rdma || subject.is_rdma;
     let known = known.or_else(|| of(Some(MessageSource::IbCore).filter(|_| is_rdma)));
     let has_function = subject.address.is_some() || speaker.driver.is_some() || speaker.address_in_text().is_some();
     let known = known.or_else(|| of(Some(MessageSource::Pci).filter(|_| has_function)));
     let names_nobody = speaker.driver.is_none() && subject.driver.is_none() && speaker.address.is_none();
-    known.or_else(|| rules::meaning_of_any(text, speaker.is_rdma).filter(|_| names_nobody))
+    known.or_else(|| matches.by_text(speaker.is_rdma).filter(|_| names_nobody))
 }
 
 /// The severity that an AER line names: kernels up to 6.11 say Corrected and Uncorrected, later ones Correctable and

@@ -16,6 +16,7 @@ mod software;
 #[cfg(test)]
 mod tests;
 
+use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::pattern;
@@ -113,53 +114,66 @@ pub fn sources() -> impl Iterator<Item = &'static Source> {
     .flatten()
 }
 
-/// A line, with the longest text in it that is printed as it is: that alone rules out most lines of a log.
-struct IndexedLine {
-    line: &'static Line,
-    literal: &'static str,
+/// All lines, in the order in which they are tried, and which of them a word of a text makes possible.
+struct Index {
+    lines: Vec<(&'static Source, &'static Line)>,
+    /// Positions in `lines` by the longest word that each line always has. A log has many lines that mean nothing;
+    /// their words rule out nearly every rule.
+    by_word: HashMap<&'static str, Vec<usize>>,
+    /// Positions of the lines that have no such word.
+    without_word: Vec<usize>,
 }
 
-impl IndexedLine {
-    fn new(line: &'static Line) -> Self {
-        let literals = pattern::parts(line.format).map(|part| match part {
-            pattern::Part::Literal(text) => text,
-            pattern::Part::Value(_) => "",
-        });
-        Self { line, literal: literals.max_by_key(|text| text.len()).unwrap_or_default() }
+static INDEX: LazyLock<Index> = LazyLock::new(|| {
+    let lines: Vec<_> = sources().flat_map(|source| source.lines.iter().map(move |line| (source, line))).collect();
+    let (mut by_word, mut without_word) = (HashMap::<_, Vec<_>>::new(), Vec::new());
+    for (at, (_, line)) in lines.iter().enumerate() {
+        match pattern::longest_word(line.format) {
+            Some(word) => by_word.entry(word).or_default().push(at),
+            None => without_word.push(at),
+        }
+    }
+    Index { lines, by_word, without_word }
+});
+
+/// The rules that a text fits.
+pub struct Matches<'a> {
+    text: &'a str,
+    /// In the order of [`sources`].
+    lines: Vec<(&'static Source, &'static Line)>,
+}
+
+impl<'a> Matches<'a> {
+    /// Looks a text up in the rules of all drivers.
+    pub fn of(text: &'a str) -> Self {
+        let possible = pattern::words(text).filter_map(|word| INDEX.by_word.get(word)).flatten();
+        let mut possible: Vec<usize> = possible.chain(&INDEX.without_word).copied().collect();
+        possible.sort_unstable();
+        possible.dedup();
+        let lines = possible.into_iter().filter_map(|at| INDEX.lines.get(at).copied());
+        Self { text, lines: lines.filter(|(_, line)| line.fits(text)).collect() }
     }
 
-    fn fits(&self, text: &str) -> bool {
-        text.contains(self.literal) && self.line.fits(text)
+    /// What the text means that names this driver, and whose it is: the driver's own, else of one that has the same
+    /// card.
+    pub fn by_driver(&self, speaker: MessageSource) -> Option<(MessageSource, MessageKind)> {
+        let relatives = speaker.family().iter().copied().filter(|driver| *driver != speaker);
+        std::iter::once(speaker).chain(relatives).find_map(|driver| {
+            let (_, line) = self.lines.iter().find(|(source, _)| source.drivers.contains(&driver))?;
+            is_real(line.kind, self.text).then_some((driver, line.kind))
+        })
     }
-}
 
-/// All sources in the order in which they are tried, with their lines.
-static INDEX: LazyLock<Vec<(&'static Source, Vec<IndexedLine>)>> =
-    LazyLock::new(|| sources().map(|source| (source, source.lines.iter().map(IndexedLine::new).collect())).collect());
-
-/// What a text means that names this driver, and whose it is: the driver's own, else of one that has the same card.
-pub fn meaning(speaker: MessageSource, text: &str) -> Option<(MessageSource, MessageKind)> {
-    let mut drivers = vec![speaker];
-    drivers.extend(speaker.family().iter().copied().filter(|driver| *driver != speaker));
-    drivers.into_iter().find_map(|driver| {
-        let of_driver = INDEX.iter().filter(|(source, _)| source.drivers.contains(&driver));
-        let line = of_driver.flat_map(|(_, lines)| lines).find(|line| line.fits(text))?.line;
-        is_real(line.kind, text).then_some((driver, line.kind))
-    })
-}
-
-/// What a text means, whoever has said it: of lines that name neither driver nor a device that is known.
-pub fn meaning_of_any(text: &str, is_rdma: bool) -> Option<(MessageSource, MessageKind)> {
-    let specific = |source: &Source| {
-        let of = |driver: MessageSource| if is_rdma { driver.is_rdma_part() } else { driver.is_of_rdma() };
-        matches!(source.drivers, [driver] if of(*driver))
-    };
-    INDEX.iter().filter(|(source, _)| specific(source)).find_map(|(source, lines)| {
-        // Words as short as `Link down` may be anybody's.
-        let is_telling = |indexed: &&IndexedLine| (is_rdma || indexed.line.format.len() > 20) && indexed.fits(text);
-        let line = lines.iter().find(is_telling)?.line;
-        Some((*source.drivers.first()?, line.kind)).filter(|(_, kind)| is_real(*kind, text))
-    })
+    /// What the text means, whoever has said it: of lines that name neither driver nor a device that is known.
+    pub fn by_text(&self, is_rdma: bool) -> Option<(MessageSource, MessageKind)> {
+        self.lines.iter().find_map(|(source, line)| {
+            let [driver] = source.drivers else { return None };
+            let is_specific = if is_rdma { driver.is_rdma_part() } else { driver.is_of_rdma() };
+            // Words as short as `Link down` may be anybody's.
+            let is_telling = is_rdma || line.format.len() > 20;
+            (is_specific && is_telling && is_real(line.kind, self.text)).then_some((*driver, line.kind))
+        })
+    }
 }
 
 /// Texts that look like another.
