@@ -14,7 +14,7 @@ use crate::model::irq::CpuSet;
 use crate::model::irq::{IrqFunction, IrqHost, IrqSummary, IrqVector, Locality, NodeCpus, VectorRole};
 use crate::model::reason::FindingReason;
 use crate::model::snapshot::Snapshot;
-use crate::model::units::{counted, counted_as};
+use crate::model::units::{counted, counted_as, total};
 
 /// Vectors and CPUs from which on a pile is one.
 const SPREAD: usize = 4;
@@ -62,9 +62,10 @@ fn add(counts: &mut [u64; 3], locality: Locality, count: u64) {
 fn busiest<'a>(served: impl Iterator<Item = &'a (u32, u64)>) -> Option<(u32, f64)> {
     let mut by_cpu: BTreeMap<u32, u64> = BTreeMap::new();
     for (cpu, count) in served {
-        *by_cpu.entry(*cpu).or_default() += count;
+        let served = by_cpu.entry(*cpu).or_default();
+        *served = served.saturating_add(*count);
     }
-    let all: u64 = by_cpu.values().sum();
+    let all = total(by_cpu.values().copied());
     let (cpu, most) = by_cpu.into_iter().max_by_key(|(cpu, count)| (*count, std::cmp::Reverse(*cpu)))?;
     (all > 0).then(|| (cpu, ratio(most, all)))
 }
@@ -98,7 +99,7 @@ impl Placed<'_> {
     }
 
     fn served(&self, vector: &IrqVector, counts: impl Fn(u32) -> bool) -> u64 {
-        self.recent(vector).iter().filter(|(cpu, _)| counts(*cpu)).map(|(_, count)| count).sum()
+        total(self.recent(vector).iter().filter(|(cpu, _)| counts(*cpu)).map(|(_, count)| *count))
     }
 
     fn name(&self) -> String {
@@ -155,14 +156,14 @@ pub fn remote(view: &View<'_>, verdicts: &mut Verdicts) {
 
 fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
     let off_node = |cpu: u32| !placed.own.contains(cpu);
-    let all: u64 = placed.vectors().map(|vector| placed.served(vector, |_| true)).sum();
+    let all = total(placed.vectors().map(|vector| placed.served(vector, |_| true)));
     let off: Vec<&IrqVector> = placed.vectors().filter(|vector| placed.served(vector, off_node) > 0).collect();
-    let served: u64 = off.iter().map(|vector| placed.served(vector, off_node)).sum();
+    let served = total(off.iter().map(|vector| placed.served(vector, off_node)));
     if off.is_empty() || all == 0 {
         return None;
     }
     let share = ratio(served, all);
-    let severity = if served * 5 > all { Severity::Warning } else { Severity::Info };
+    let severity = if served.saturating_mul(5) > all { Severity::Warning } else { Severity::Info };
     let isolated = off_cpus(placed, &off).filter(|cpu| is_isolated(view, *cpu)).count();
     let reason = if isolated > 0 { FindingReason::IsolatedCpu } else { FindingReason::OtherNode };
     let count = placed.vectors().count();

@@ -17,6 +17,7 @@ use crate::model::net::{NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
 use crate::model::reason::FindingReason;
 use crate::model::time::BootTime;
+use crate::model::units::total;
 
 /// The time that is judged.
 const SPAN: Duration = Duration::from_secs(300);
@@ -40,7 +41,7 @@ struct Rises<'a> {
 impl Rises<'_> {
     fn port(&self, names: &[&str]) -> u64 {
         let rise = |name: &&str| self.port?.get(*name)?.rise(self.now, SPAN);
-        names.iter().filter_map(rise).map(|rise| rise.count).sum()
+        total(names.iter().filter_map(rise).map(|rise| rise.count))
     }
 
     fn statistic(&self, name: &str) -> Option<(u64, Duration)> {
@@ -170,8 +171,8 @@ fn storm(rises: &Rises<'_>, netdev: &str) -> Option<Case> {
 fn discards(rises: &Rises<'_>) -> Option<Case> {
     let mut dropped = rises.netdev(|name, meaning| is_discard(name) && matches!(meaning, StatisticKind::Event(_)));
     dropped.extend(DISCARDED.iter().map(|name| (*name, rises.port(&[name]))).filter(|(_, count)| *count > 0));
-    let total: u64 = dropped.iter().map(|(_, count)| count).sum();
-    (total > ROCE_LOST).then(|| {
+    let all = total(dropped.iter().map(|(_, count)| *count));
+    (all > ROCE_LOST).then(|| {
         let text = format!(
             "packets were dropped in the last 5 minutes ({}). If they are of RDMA's priority, PFC is not enabled end to \
              end",
@@ -274,6 +275,18 @@ mod tests {
             dcb: None,
         };
         case(&rises, "eth2").map(|(reason, _, _)| reason.as_str())
+    }
+
+    #[test]
+    fn counts_that_do_not_fit_a_sum_are_as_large_as_it_gets() {
+        let most = u64::MAX - 5;
+        let lost = ("rx_discards_phy", StatisticKind::Event(CounterClass::Congestion), most);
+        assert!(judged(&[lost], &[("out_of_sequence", most), ("packet_seq_err", most)]).is_some());
+        let mut window = CounterWindow::new(SPAN);
+        for (second, value) in [(0, 0), (10, u64::MAX), (20, 0), (30, u64::MAX)] {
+            window.push(BootTime(second * 1000), value);
+        }
+        assert_eq!(window.rise(BootTime(30_000), SPAN).map(|rise| rise.count), Some(u64::MAX));
     }
 
     #[test]

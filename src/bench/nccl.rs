@@ -2,7 +2,7 @@
 //! headings, which differ between releases; launchers such as mpirun put a rank before each line.
 
 use super::perftest::can_be;
-use crate::model::units::BytesPerSecond;
+use crate::model::units::{BytesPerSecond, total};
 
 /// Longest text that is read, in bytes.
 const LONGEST: usize = 4 << 20;
@@ -102,7 +102,7 @@ fn take_row(report: &mut NcclReport, columns: &[&str], line: &str) -> bool {
         .filter_map(|(_, cell)| cell.parse::<f64>().ok())
         .fold(None, |best: Option<f64>, value| Some(best.map_or(value, |best| best.max(value))));
     let Some(gigabytes) = gigabytes else { return true };
-    let wrong = of("#wrong").filter_map(|(_, cell)| cell.parse::<u64>().ok()).sum::<u64>();
+    let wrong = total(of("#wrong").filter_map(|(_, cell)| cell.parse::<u64>().ok()));
     report.wrong_values = report.wrong_values.saturating_add(wrong);
     let bandwidth = BytesPerSecond(gigabytes * 1e9);
     // The smallest sizes are rounded to 0.00.

@@ -70,7 +70,7 @@ impl BenchmarkSchedule {
     /// Whether the budget of the day allows a run that takes so long.
     pub fn affords(&self, past: Option<&BenchmarkHistory>, takes: Duration, now: SystemTime) -> bool {
         let used = past.map_or(Duration::ZERO, |past| past.used(now));
-        (used + takes).as_secs_f64() <= DAY.as_secs_f64() * self.budget
+        used.saturating_add(takes).as_secs_f64() <= DAY.as_secs_f64() * self.budget
     }
 
     /// After a restart the interval goes on; without a past, hosts begin at different times.

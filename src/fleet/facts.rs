@@ -243,7 +243,8 @@ impl HostFacts {
     /// Takes a count of VFs with one kind of holder.
     pub fn holder(&mut self, row: &Series) {
         let held = count(row.value).unwrap_or(0);
-        *self.pf(row).holders.entry(row.labels.get("holder_kind").to_owned()).or_default() += held;
+        let held_by = self.pf(row).holders.entry(row.labels.get("holder_kind").to_owned()).or_default();
+        *held_by = held_by.saturating_add(held);
     }
 
     /// Takes the last rate of a port.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::facts::HostId;
 use super::host::{HostCapacityReport, Model, Repair, Sums};
-use crate::model::units::BytesPerSecond;
+use crate::model::units::{BytesPerSecond, total};
 
 /// A host in a list.
 #[derive(Debug, Clone, PartialEq)]
@@ -63,7 +63,7 @@ impl ModelFirmware {
     pub fn skewed(&self) -> u64 {
         let usual = self.usual();
         let others = self.0.iter().filter(|(firmware, _)| Some(&***firmware) != usual);
-        others.map(|(_, count)| count.devices).sum()
+        total(others.map(|(_, count)| count.devices))
     }
 }
 

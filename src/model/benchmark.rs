@@ -342,7 +342,8 @@ impl BenchmarkHistory {
     /// Link time used in the day before a moment.
     pub fn used(&self, now: SystemTime) -> Duration {
         let day_ago = now.checked_sub(DAY).unwrap_or(SystemTime::UNIX_EPOCH);
-        self.spent.iter().filter(|(at, _)| *at > day_ago).map(|(_, took)| *took).sum()
+        let today = self.spent.iter().filter(|(at, _)| *at > day_ago).map(|(_, took)| *took);
+        today.fold(Duration::ZERO, Duration::saturating_add)
     }
 }
 
@@ -352,6 +353,16 @@ pub type BenchmarkHistories = BTreeMap<BenchmarkKey, BenchmarkHistory>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn link_time_used_does_not_overflow() {
+        let now = SystemTime::UNIX_EPOCH + DAY * 2;
+        let history = BenchmarkHistory {
+            spent: [(now, Duration::MAX), (now, Duration::from_secs(1))].into_iter().collect(),
+            ..BenchmarkHistory::default()
+        };
+        assert_eq!(history.used(now), Duration::MAX);
+    }
 
     fn run(at: u64, outcome: Outcome, gbits: f64) -> BenchmarkRun {
         let port = PortKey { device: DeviceName::new("mlx5_7"), port: 1 };

@@ -10,7 +10,7 @@ use super::benchmark::BenchmarkHistories;
 use super::ids::{PciAddress, PortKey};
 use super::irq::NodeCpus;
 use super::time::BootTime;
-use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
+use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, total};
 use super::vfmap::VfMap;
 
 /// Increases of one counter over a span, in steps of a thirtieth of it. A counter that goes backwards was reset and
@@ -64,7 +64,7 @@ impl CounterWindow {
         if observed.is_zero() {
             return None;
         }
-        let count = self.steps.iter().filter(|(at, _)| now.since(*at) <= span).map(|(_, rise)| rise).sum();
+        let count = total(self.steps.iter().filter(|(at, _)| now.since(*at) <= span).map(|(_, rise)| *rise));
         Some(Increase { count, observed: observed.min(span) })
     }
 

@@ -32,6 +32,9 @@ fn millis(time: Duration) -> i64 {
     i64::try_from(time.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// The longest time that a setting or a flag can have: 100 years. Clocks can count to several times that.
+pub const LONGEST: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
 /// A moment on both clocks: the boot clock for intervals, the wall clock for people.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timestamp {

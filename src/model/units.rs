@@ -51,6 +51,11 @@ impl fmt::Display for BytesPerSecond {
     }
 }
 
+/// The sum of counts; the largest number if it does not fit.
+pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
+    counts.into_iter().fold(0, u64::saturating_add)
+}
+
 /// The speed of one PCIe lane in transfers per second (8 GT/s = 8 × 10^9).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]

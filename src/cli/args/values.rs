@@ -4,6 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use clap::ValueEnum;
 
+use crate::model::time::LONGEST;
+
 /// Log levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -79,7 +81,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a time such as 500ms, 5s or 2m"))
+    let time = humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a time such as 500ms, 5s or 2m"))?;
+    if time <= LONGEST { Ok(time) } else { Err(format!("{text:?} is longer than 100 years")) }
 }
 
 /// The time between two reads. Limits of errors are per second or longer, so a shorter sample cannot be compared with
@@ -120,6 +123,13 @@ mod tests {
         for (text, time) in [("90000d", "1970-01-01T00:00:00Z"), ("9999-12-31T23:59:59Z", "9999-12-31T23:59:59Z")] {
             assert_eq!(parse_time(text, now).map(rfc3339).ok().as_deref(), Some(time), "{text}");
         }
+    }
+
+    #[test]
+    fn a_time_fits_every_clock() {
+        assert_eq!(parse_duration("0"), Ok(Duration::ZERO));
+        assert_eq!(parse_duration("90y"), Ok(Duration::from_secs(90 * 31_557_600)));
+        assert_eq!(parse_duration("500000000000y").unwrap_err(), "\"500000000000y\" is longer than 100 years");
     }
 
     proptest! {

@@ -6,6 +6,7 @@ use crate::export::view::ReportView;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::DeviceName;
 use crate::model::time::unix_seconds;
+use crate::model::units::total;
 
 /// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[
@@ -39,7 +40,7 @@ pub const FAMILIES: &[Family] = &[
                     continue;
                 }
                 for reason in SkipReason::ALL {
-                    let count = pasts().filter_map(|(_, past)| past.skips.get(reason)).sum();
+                    let count = total(pasts().filter_map(|(_, past)| past.skips.get(reason)).copied());
                     out.counter(&[probe.as_str().into(), reason.as_str().into()], count);
                 }
             }

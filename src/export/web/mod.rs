@@ -237,7 +237,7 @@ mod tests {
     fn what_is_wrong_is_said_with_file_key_and_what_is_allowed() {
         let folder = Folder::new();
         let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  ";
-        let table: [(String, &[&str]); 26] = [
+        let table: [(String, &[&str]); 28] = [
             (
                 "tls_server_confg: {}".into(),
                 &["web.yml:1:1: ", "tls_server_confg", "tls_server_config", "basic_auth_users"],
@@ -288,6 +288,8 @@ mod tests {
             ("basic_auth_users:\n  alice: open-sesame".into(), &["basic_auth_users.alice: is not a bcrypt hash"]),
             ("rate_limit:\n  interval: soon\n  burst: 1".into(), &["rate_limit.interval: \"soon\"", "500ms"]),
             ("rate_limit:\n  interval: 1s".into(), &["rate_limit.burst: "]),
+            ("rate_limit:\n  interval: 200y\n  burst: 1".into(), &["rate_limit.interval: \"200y\"", "100 years"]),
+            ("rate_limit:\n  interval: 1y\n  burst: 4294967295".into(), &["rate_limit.burst: ", "100 years"]),
             (
                 "http_server_config:\n  http2: perhaps".into(),
                 &["web.yml:2:10: http_server_config.http2: is not true or false"],

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::file::{RateLimit, WebError};
+use crate::model::time::LONGEST;
 
 /// A token bucket: a burst at once, and one more with every interval.
 #[derive(Debug)]
@@ -26,8 +27,13 @@ impl TokenBucket {
     /// Takes a token if there is one.
     pub fn take(&self, now: Instant) -> bool {
         let mut full = self.full.lock().unwrap_or_else(PoisonError::into_inner);
-        let after = full.map_or(now, |full| full.max(now)) + self.interval;
-        let allowed = after.duration_since(now) <= self.interval * self.burst;
+        let Some(after) = full.map_or(now, |full| full.max(now)).checked_add(self.interval) else {
+            // Longer than the clock goes: what is taken is never replaced.
+            let first = full.is_none();
+            *full = full.or(Some(now));
+            return first;
+        };
+        let allowed = after.duration_since(now) <= self.interval.saturating_mul(self.burst);
         if allowed {
             *full = Some(after);
         }
@@ -57,9 +63,16 @@ pub(super) fn parse(path: &Path, written: &RateLimit) -> Result<Option<TokenBuck
     if interval.is_zero() {
         return Ok(None);
     }
+    if interval > LONGEST {
+        return Err(WebError::value(path, "rate_limit.interval", format!("{text:?} is longer than 100 years")));
+    }
     match written.burst.unwrap_or(0) {
         0 => {
             let message = "with an interval it is a whole number from 1: with 0 no request would be answered";
+            Err(WebError::value(path, "rate_limit.burst", message))
+        }
+        burst if interval.saturating_mul(burst) > LONGEST => {
+            let message = format!("{burst} intervals of {text} are longer than 100 years");
             Err(WebError::value(path, "rate_limit.burst", message))
         }
         burst => Ok(Some(TokenBucket::new(interval, burst))),
@@ -124,6 +137,19 @@ mod tests {
         assert!(!bucket.is_full(at(2_000)) && bucket.is_full(at(6_000)));
         // However long it was left alone, it holds no more than it can.
         assert_eq!([0; 5].map(|_| bucket.take(at(1_000_000))), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_limit_of_any_length_answers_as_many_as_its_burst() {
+        let centuries = Duration::from_secs(5_000_000_000);
+        for (interval, burst) in [(centuries, 3), (Duration::MAX, 1), (Duration::MAX / 2, 3), (centuries, u32::MAX)] {
+            let (bucket, now) = (TokenBucket::new(interval, burst), Instant::now());
+            assert!(bucket.take(now), "{interval:?} {burst}");
+            let more = (0..5).filter(|_| bucket.take(now)).count();
+            assert!(more < usize::try_from(burst).unwrap(), "{interval:?} {burst}");
+            bucket.give_back();
+            assert!(bucket.is_full(now) || !bucket.is_full(now));
+        }
     }
 
     #[test]

@@ -236,7 +236,7 @@ impl Log {
         }
         // A log that was empty at the start has lost all before its first record.
         let next = self.last.map_or(if self.caught_up { 0 } else { sequence }, |last| last.saturating_add(1));
-        self.lost += sequence.saturating_sub(next);
+        self.lost = self.lost.saturating_add(sequence.saturating_sub(next));
         self.first.get_or_insert(sequence);
         self.last = Some(sequence);
         true

@@ -9,7 +9,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
-use super::benchmarks;
+use super::{benchmarks, salvage};
 use crate::model::benchmark::BenchmarkHistories;
 use crate::model::history::Baseline;
 use crate::model::ids::PortKey;
@@ -85,15 +85,15 @@ impl SavedState {
         Ok(bytes)
     }
 
-    /// Reads a state file.
+    /// Reads a state file: the state, and what was left out of it because it is malformed, one sentence each.
     ///
     /// # Errors
     /// The bytes are no state of a version that is known.
-    pub(super) fn decode(bytes: &[u8]) -> Result<Self, FormatError> {
+    pub(super) fn decode(bytes: &[u8]) -> Result<(Self, Vec<String>), FormatError> {
         let broken = |error: serde_json::Error| FormatError::Broken(error.to_string());
         let header: Header = serde_json::from_slice(bytes).map_err(broken)?;
         match header.version {
-            0 | 1 => serde_json::from_slice(bytes).map_err(broken),
+            0 | 1 => salvage::state(bytes).map_err(broken),
             2 => {
                 let start = prefix(&[]).len();
                 let state = bytes.get(start..).and_then(|rest| rest.strip_suffix(b"}\n"));
@@ -101,7 +101,7 @@ impl SavedState {
                 if bytes.get(..start) != Some(prefix(state).as_bytes()) {
                     return Err(FormatError::Broken("its checksum does not match".to_owned()));
                 }
-                serde_json::from_slice(state).map_err(broken)
+                salvage::state(state).map_err(broken)
             }
             newer => Err(FormatError::Newer(newer)),
         }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn a_state_file_of_the_release_before_is_read() {
-        let state = SavedState::decode(VERSION_1.as_bytes()).unwrap();
+        let (state, _) = SavedState::decode(VERSION_1.as_bytes()).unwrap();
         let port = PortKey { device: crate::model::ids::DeviceName::new("mlx5_3"), port: 1 };
         assert_eq!(state.boot_id.as_deref(), Some("5f1c0a52-7d0e-4c3b-9a57-0d4bb8e1f203"));
         assert_eq!(state.baseline.devices["0c42:a103:00f7:1b2e"].path[0].lanes, 16);
@@ -161,12 +161,12 @@ mod tests {
         assert_eq!((key.probe, key.port.as_ref()), (Benchmark::RdmaLoopback, Some(&port)));
         assert_eq!((&*history.runs[0].profile, &history.runs[0].key), ("64k", key));
         // And what is written of it says the same.
-        assert_eq!(SavedState::decode(&state.encode().unwrap()), Ok(state));
+        assert_eq!(SavedState::decode(&state.encode().unwrap()), Ok((state, Vec::new())));
     }
 
     #[test]
     fn a_changed_or_torn_file_is_broken_and_a_newer_one_is_not() {
-        let state = SavedState::decode(VERSION_1.as_bytes()).unwrap();
+        let (state, _) = SavedState::decode(VERSION_1.as_bytes()).unwrap();
         let bytes = state.encode().unwrap();
         for length in 0..bytes.len() {
             assert!(matches!(SavedState::decode(&bytes[..length]), Err(FormatError::Broken(_))), "{length}");

@@ -3,7 +3,7 @@
 //! The process that has the directory's lock is the only one that writes the state and the journal; commands beside it
 //! hand it [requests](Request). `state.json` is replaced whole (written beside it, synced, renamed, the directory synced)
 //! and the one before is kept as `state.previous.json`. Events are appended to the journal and synced, one JSON line
-//! each; a torn last line is skipped. Each trouble has its own answer: a broken state is set aside and the previous one
+//! each; a torn last line is skipped. A malformed entry of a state is left out and logged. Each trouble has its own answer: a broken state is set aside and the previous one
 //! is used; one that cannot be read now is left alone; a full disk costs nothing but the time until there is space.
 
 mod benchmarks;
@@ -12,6 +12,7 @@ pub mod files;
 mod format;
 mod journal;
 mod requests;
+mod salvage;
 #[cfg(test)]
 mod tests;
 
@@ -145,9 +146,11 @@ impl Store {
     /// Reads what is there. A broken state is set aside; each trouble comes back as a sentence.
     pub fn load(&mut self) -> (SavedState, Vec<String>) {
         let mut troubles = Vec::new();
-        let state = match self.read(STATE) {
-            Ok(Some(state)) => {
+        let state = match self.decode(STATE) {
+            Ok(Some((state, left_out))) => {
                 self.is_good = true;
+                let path = self.path(STATE);
+                troubles.extend(left_out.into_iter().map(|what| format!("{}: {what}", path.display())));
                 Some(state)
             }
             // A crash cannot remove it without leaving the previous one.
@@ -209,6 +212,11 @@ impl Store {
     }
 
     fn read(&self, name: &str) -> Result<Option<SavedState>, LoadError> {
+        Ok(self.decode(name)?.map(|(state, _)| state))
+    }
+
+    /// A state file, and what was left out of it.
+    fn decode(&self, name: &str) -> Result<Option<(SavedState, Vec<String>)>, LoadError> {
         let bytes = match self.files.read(name) {
             Ok(bytes) => bytes,
             Err(error) => {

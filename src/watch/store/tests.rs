@@ -356,6 +356,91 @@ fn a_broken_state_is_set_aside_and_the_previous_one_is_used() {
     assert_eq!(number(&store.read("state.previous.json").ok().flatten().unwrap()), 3);
 }
 
+/// A state with an entry of every kind, as release 0.1.0 wrote it.
+const WHOLE: &str = r#"{"version": 1, "boot_id": "5f1c0a52", "kernel_log": 9182,
+  "baseline": {"devices": {
+    "0c42:a103:00f7:1b2e": {"name": "mlx5_3", "pci_address": "0000:5e:00.0",
+      "ports": {"1": {"active": true, "rate_bytes_per_second": 25e9}},
+      "path": [{"pci_address": "0000:5e:00.0", "transfers_per_second": 16000000000, "lanes": 16}]},
+    "mlx5_4": {"name": "mlx5_4"}}},
+  "flaps": {"mlx5_3/1": [1789999000000], "mlx5_4/1": [1789999000001]},
+  "findings": [{"check": "port_down", "subject": "mlx5_4/1", "since": 1789990000123},
+    {"check": "port_down", "subject": "mlx5_5/1", "since": 1789990000124}],
+  "vf_map": {
+    "pfs": {"0000:5e:00.0": {"generation": 7, "changed": 1789990000456}, "0000:5f:00.0": {"generation": 8}},
+    "vfs": {"0000:5e:00.0/vf2": {"pci_address": "0000:5e:00.4", "identity": {"mac": "02:4e:19:00:00:2a"}},
+      "0000:5e:00.0/vf3": {"pci_address": "0000:5e:00.5",
+        "identity": {"node_guid": "0c42:a103:00f7:1b2f", "port_guid": "0c42:a103:00f7:1b30"}}},
+    "machines": {"train7": [{"mac": "02:4e:19:00:00:2a"}], "train8": [{"mac": "02:4e:19:00:00:2b"}]},
+    "signals": {"domain_appeared": {"count": 3, "last": 1789980000000}, "domain_gone": {"count": 1}}},
+  "probes": [
+    {"probe": "rdma_loopback", "port": ["mlx5_3", 1], "spent": [[1789970000000, 2250]], "runs": [
+      {"at": 1789970000000, "took": 2250, "outcome": "ok", "reason": "as_usual", "text": "a", "profile": "64k"},
+      {"at": 1789970000001, "took": 2250, "outcome": "ok", "reason": "as_usual", "text": "b", "profile": "64k"}]},
+    {"probe": "memory"}]}"#;
+
+/// How many entries of each kind a state has.
+fn entries(state: &SavedState) -> [usize; 10] {
+    let map = &state.vf_map;
+    [
+        state.baseline.devices.len(),
+        state.flaps.len(),
+        state.findings.len(),
+        map.pfs.len(),
+        map.vfs.len(),
+        map.machines.len(),
+        map.signals.len(),
+        state.benchmarks.len(),
+        state.benchmarks.values().map(|history| history.runs.len()).sum(),
+        usize::from(state.boot_id.is_some()) + usize::from(state.kernel_log.is_some()),
+    ]
+}
+
+#[test]
+fn a_malformed_entry_costs_only_itself() {
+    let load = |text: &str| {
+        let files = Arc::new(SimulatedFiles::default());
+        files.put("state.json", text.as_bytes());
+        let mut store = Store::with_files(PathBuf::from("/state"), Arc::<SimulatedFiles>::clone(&files));
+        let loaded = store.load();
+        assert!(!files.has(STATE_BROKEN), "{text}");
+        loaded
+    };
+    let (whole, troubles) = load(WHOLE);
+    assert_eq!((entries(&whole), troubles), ([2, 2, 2, 2, 2, 2, 2, 2, 2, 2], Vec::new()));
+    for (good, malformed, kind, lost) in [
+        ("\"mac\": \"02:4e:19:00:00:2a\"}},", "\"mac\": \"02:4e:19\"}},", 4, "vf_map.vfs.0000:5e:00.0/vf2"),
+        ("0c42:a103:00f7:1b30", "0c42-a103", 4, "vf_map.vfs.0000:5e:00.0/vf3"),
+        ("\"0000:5e:00.4\"", "\"5e:00.4\"", 4, "vf_map.vfs.0000:5e:00.0/vf2"),
+        ("0000:5e:00.0/vf3", "0000:5e:00.0-vf3", 4, "vf_map.vfs.0000:5e:00.0-vf3"),
+        ("\"0000:5f:00.0\":", "\"5f:00.0\":", 3, "vf_map.pfs.5f:00.0"),
+        ("\"mac\": \"02:4e:19:00:00:2b\"", "\"mac\": 7", 5, "vf_map.machines.train8"),
+        ("domain_gone", "domain_flown", 6, "vf_map.signals.domain_flown"),
+        ("\"lanes\": 16", "\"lanes\": 1600", 0, "baseline.devices.0c42:a103:00f7:1b2e"),
+        ("\"mlx5_4/1\": [", "\"mlx5_4\": [", 1, "flaps.mlx5_4"),
+        ("1789990000124", "\"now\"", 2, "findings.1"),
+        ("\"probe\": \"memory\"", "\"probe\": \"cache\"", 7, "probes.1"),
+        ("\"text\": \"b\"", "\"text\": 3", 8, "probes.0.runs.1"),
+        ("9182", "\"many\"", 9, "kernel_log"),
+    ] {
+        let (state, troubles) = load(&WHOLE.replacen(good, malformed, 1));
+        let mut expected = entries(&whole);
+        expected[kind] -= 1;
+        assert_eq!(entries(&state), expected, "{malformed}: {troubles:?}");
+        assert_eq!(troubles.len(), 1, "{malformed}: {troubles:?}");
+        assert!(troubles[0].contains(lost), "{malformed}: {troubles:?}");
+    }
+    // A part of another shape costs that part.
+    let (state, troubles) = load(&WHOLE.replacen("\"flaps\": {", "\"flaps\": 7, \"other\": {", 1));
+    assert_eq!((state.flaps.len(), entries(&state)[4], troubles.len()), (0, 2, 1), "{troubles:?}");
+    // What is no object with a version is broken.
+    let files = Arc::new(SimulatedFiles::default());
+    files.put("state.json", b"[]");
+    let mut store = Store::with_files(PathBuf::from("/state"), Arc::<SimulatedFiles>::clone(&files));
+    let _ = store.load();
+    assert!(files.has(STATE_BROKEN));
+}
+
 #[test]
 fn a_state_that_cannot_be_read_now_stays_as_it_is() {
     for errno in [5, 13, 116] {
