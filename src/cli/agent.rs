@@ -20,7 +20,7 @@ use super::config::error::ConfigError;
 use super::error::CliError;
 use super::listen::{listen, url};
 use super::peer_services::{PeerServices, watch_peer_list};
-use super::reload;
+use super::reload::{self, ReadSettings};
 use super::settings::{Settings, WebSettings};
 use super::watchdog;
 use crate::assess::visibility::{summary, visibility};
@@ -71,7 +71,7 @@ pub fn serve(
     let mut poller = Poller::new(&settings.setup(), specs, Arc::new(SystemClock), engine, own.then_some(store))
         .context("cannot start the poller")?;
     poller.note(EventKind::Started, format!("lanewatch {} started", env!("CARGO_PKG_VERSION")));
-    let reload_settings = || Settings::new(common, matches);
+    let reload_settings = reload_settings(common, matches);
     let (stop, stopped) = std::sync::mpsc::channel();
     let peers = PeerServices::new(settings, &poller.handle())?;
     let peer_runtime = peers.peer_runtime.as_ref().map(|(_, peer_runtime)| Arc::clone(peer_runtime));
@@ -80,7 +80,7 @@ pub fn serve(
         probes.spawn(move || scheduler.run(&stopped))
     });
     let probes = probes.transpose().context("cannot start benchmarks")?;
-    let code = run(poller, &web, settings, &peers, reload_settings, |_| {});
+    let code = run(poller, &web, settings, &peers, &reload_settings, |_| {});
     stop_all();
     drop(stop);
     // Whatever is being measured ends with the agent, and leaves nothing behind.
@@ -114,17 +114,23 @@ fn scheduler(
     Some(scheduler.with_peers(peer_runtime))
 }
 
-/// Runs a poller and serves what it finds; `reload_settings` reads the configuration anew, `on_listening` is on_listening the address once it is
-/// listened on.
+/// Reads the settings of these flags, and the file that they name, whenever it is called.
+pub fn reload_settings(common: &CommonArgs, matches: &ArgMatches) -> ReadSettings {
+    let (common, matches) = (common.clone(), matches.clone());
+    Arc::new(move || Settings::new(&common, &matches))
+}
+
+/// Runs a poller and serves what it finds; `reload_settings` reads the configuration anew, `on_listening` gets the
+/// address once the agent listens on it.
 ///
 /// # Errors
 /// A socket cannot be opened, or the system has no more threads.
-pub fn run<E: std::fmt::Display>(
+pub fn run(
     mut poller: Poller,
     web: &WebSettings,
     settings: &Settings,
     peers: &PeerServices,
-    reload_settings: impl Fn() -> Result<Settings, E>,
+    reload_settings: &ReadSettings,
     on_listening: impl FnOnce(&str),
 ) -> Result<ExitCode, CliError> {
     let handle = poller.handle();
@@ -145,7 +151,7 @@ pub fn run<E: std::fmt::Display>(
         reload::install(&app, web);
     }
     peers.attach(&app)?;
-    runtime.block_on(async {
+    let code = runtime.block_on(async {
         let listeners = listen(web).await?;
         for listener in &listeners {
             if let Ok(address) = listener.local_addr() {
@@ -175,7 +181,7 @@ pub fn run<E: std::fmt::Display>(
             tokio::select! {
                 () = first_signal(&mut ends) => {}
                 _ = &mut ended => failed.set(true),
-                Err(error) = reload::watch_config(settings.file.as_deref(), &settings.config.values, &reload_settings, &handle, &app) => tracing::error!("{error}"),
+                Err(error) = reload::watch_config(settings.file.as_deref(), &settings.config.values, reload_settings, &handle, &app) => tracing::error!("{error}"),
                 Err(error) = reload::watch_web_config(web.config.as_deref(), &app) => tracing::error!("{error}"),
             }
             tasks.abort_all();
@@ -189,7 +195,10 @@ pub fn run<E: std::fmt::Display>(
         }
         tracing::info!("stopped");
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
-    })
+    });
+    // Work for a peer may be reading a file that does not respond.
+    runtime.shutdown_background();
+    code
 }
 
 /// Resolves at the first of these signals.

@@ -52,8 +52,8 @@ pub fn run(
         })
         .context("cannot start the example host")?;
     let announce = |url: &str| eprint!("{}", announcement(url, &web.telemetry_path, args.pace));
-    let reload_settings = || Settings::new(common, matches);
-    agent::run(poller, &web, settings, &PeerServices::default(), reload_settings, announce)
+    let reload_settings = agent::reload_settings(common, matches);
+    agent::run(poller, &web, settings, &PeerServices::default(), &reload_settings, announce)
 }
 
 /// Where to look, and what there will be to see.

@@ -1,12 +1,14 @@
 //! What an agent runs for benchmarks between hosts: servers for peers that ask, and the list of hosts that take turns.
 
+use std::collections::BTreeSet;
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::config::error::ConfigError;
 use super::config::files::NO_PEER_AUTHENTICATION;
-use super::reload::FileChanges;
+use super::reload::{FileChanges, read_on_own_thread};
 use super::settings::Settings;
 use crate::bench::peers::authentication::{PeerKey, PeerTrust, RequestAuthenticator};
 use crate::bench::peers::list;
@@ -68,7 +70,7 @@ impl PeerServices {
             let post = Box::new(peers.post.clone());
             let peer_runtime =
                 PeerRuntime::new(peers.names.clone(), peers.slot, peers.concurrency, peers.key.clone(), post);
-            load_peer_list(&list, &peer_runtime);
+            take_peer_list(&list, list::read(&list), &peer_runtime);
             (list, Arc::new(peer_runtime))
         });
         Ok(Self { servers, peer_runtime, by_certificate, file })
@@ -99,13 +101,17 @@ pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
     let changes = FileChanges::new(vec![path.clone()]);
     loop {
         changes.wait().await;
-        load_peer_list(&path, &peer_runtime);
+        let list = path.clone();
+        let read = read_on_own_thread(move || list::read(&list), |error| {
+            tracing::error!("{}: {error}", path.display());
+        });
+        take_peer_list(&path, read.await, &peer_runtime);
     }
 }
 
-/// Loads the list; one that cannot be read leaves the hosts as they were.
-fn load_peer_list(path: &Path, peer_runtime: &PeerRuntime) {
-    match list::read(path) {
+/// Takes the list; one that cannot be read leaves the hosts as they were.
+fn take_peer_list<E: Display>(path: &Path, read: Result<BTreeSet<Arc<str>>, E>, peer_runtime: &PeerRuntime) {
+    match read {
         Ok(hosts) => {
             let count = hosts.len();
             if peer_runtime.set_hosts(hosts) {

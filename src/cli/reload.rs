@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::sync::Notify;
-use tokio::time::sleep;
+use tokio::sync::{Notify, oneshot};
+use tokio::time::{sleep, timeout};
 
-use super::config::error::ConfigError;
+use super::config::error::{ConfigError, ConfigErrors};
 use super::config::reference::restart_keys;
 use super::settings::Settings;
 use crate::export::http::App;
@@ -22,23 +22,34 @@ use crate::watch::{FileWatcher, PollerHandle};
 /// A file with an error is read once more after this, before the error is reported: it may be half written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
+/// So long a read may take before it is reported: a network file system may hang.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Reads the settings anew.
+pub type ReadSettings = Arc<dyn Fn() -> Result<Settings, ConfigErrors> + Send + Sync>;
+
 /// Reloads the configuration at SIGHUP and when its file changes; never ends. `started`: the values that the agent
 /// started with.
 ///
 /// # Errors
 /// The system gives no signals.
-pub async fn watch_config<E: Display>(
+pub async fn watch_config(
     file: Option<&Path>,
     started: &BTreeMap<String, String>,
-    read_settings: impl Fn() -> Result<Settings, E>,
+    read_settings: &ReadSettings,
     handle: &PollerHandle,
     app: &App,
 ) -> std::io::Result<()> {
     let mut hangup = signal(SignalKind::hangup())?;
     let changes = FileChanges::new(file.map(Path::to_owned).into_iter().collect());
+    let failed = |error: &str| {
+        app.change_agent(|agent| agent.reload_successful = false);
+        tracing::error!("reload failed, the configuration stays as it was: {error}");
+    };
     loop {
         let asked = wait_for_change(hangup.recv(), &changes).await;
-        match read_with_retry(asked, &changes, &read_settings).await {
+        let read_settings = Arc::clone(read_settings);
+        match read_with_retry(asked, &changes, move || read_settings(), failed).await {
             Ok(settings) => {
                 handle.set_policy(settings.policy, "configuration reloaded".to_owned());
                 app.change_agent(|agent| {
@@ -50,10 +61,7 @@ pub async fn watch_config<E: Display>(
                     tracing::warn!(keys = keys.join(","), "changed keys need a restart to apply");
                 }
             }
-            Err(error) => {
-                app.change_agent(|agent| agent.reload_successful = false);
-                tracing::error!("reload failed, the configuration stays as it was: {error}");
-            }
+            Err(error) => failed(&error),
         }
     }
 }
@@ -66,25 +74,27 @@ pub async fn watch_web_config(file: Option<&Path>, app: &App) -> std::io::Result
     let Some(file) = file else { return std::future::pending().await };
     let mut hangup = signal(SignalKind::hangup())?;
     let changes = FileChanges::new(app.web().files.clone());
+    let failed = |error: &str| {
+        app.change_agent(|agent| {
+            agent.web = agent.web.map(|web| WebState { reload_successful: false, ..web });
+        });
+        tracing::error!("reload failed, the web configuration stays as it was: {error}");
+    };
     loop {
         let asked = wait_for_change(hangup.recv(), &changes).await;
-        let read = || {
-            let web = Web::load(file)?;
-            web.no_weaker_than(&app.web(), file)?;
+        let (file, before) = (file.to_owned(), app.web());
+        let read = move || {
+            let web = Web::load(&file)?;
+            web.no_weaker_than(&before, &file)?;
             Ok::<_, ConfigError>(web)
         };
-        match read_with_retry(asked, &changes, read).await {
+        match read_with_retry(asked, &changes, read, failed).await {
             Ok(web) => {
                 changes.set_files(web.files.clone());
                 tracing::info!("web configuration reloaded; open connections stay open");
                 install(app, web);
             }
-            Err(error) => {
-                app.change_agent(|agent| {
-                    agent.web = agent.web.map(|web| WebState { reload_successful: false, ..web });
-                });
-                tracing::error!("reload failed, the web configuration stays as it was: {error}");
-            }
+            Err(error) => failed(&error),
         }
     }
 }
@@ -112,16 +122,53 @@ async fn wait_for_change(hangup: impl Future<Output = Option<()>>, changes: &Fil
     }
 }
 
-/// Reads, and reads once more after an error, unless `asked`: whoever sent SIGHUP waits for the result.
-async fn read_with_retry<T, E>(asked: bool, changes: &FileChanges, read: impl Fn() -> Result<T, E>) -> Result<T, E> {
-    match read() {
+/// Reads, and reads once more after an error, unless `asked`: whoever sent SIGHUP waits for the result. `failed`
+/// reports a read that takes long, before its outcome is known.
+async fn read_with_retry<T: Send + 'static, E: Display>(
+    asked: bool,
+    changes: &FileChanges,
+    read: impl Fn() -> Result<T, E> + Clone + Send + 'static,
+    failed: impl Fn(&str),
+) -> Result<T, String> {
+    match read_on_own_thread(read.clone(), &failed).await {
         Err(_) if !asked => {
             sleep(RETRY_AFTER).await;
             changes.acknowledge();
-            read()
+            read_on_own_thread(read, &failed).await
         }
         result => result,
     }
+}
+
+/// Reads files on a thread of its own, so that a file system that hangs holds up neither the server nor the watchdog.
+/// The thread is left behind until the file system responds, and nothing else is read before that.
+pub async fn read_on_own_thread<T: Send + 'static, E: Display>(
+    read: impl FnOnce() -> Result<T, E> + Send + 'static,
+    failed: impl Fn(&str),
+) -> Result<T, String> {
+    read_reporting_after(PATIENCE, read, failed).await
+}
+
+async fn read_reporting_after<T: Send + 'static, E: Display>(
+    patience: Duration,
+    read: impl FnOnce() -> Result<T, E> + Send + 'static,
+    failed: impl Fn(&str),
+) -> Result<T, String> {
+    let (sender, mut outcome) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("config-reader".to_owned());
+    thread
+        .spawn(move || {
+            let _ = sender.send(read().map_err(|error| error.to_string()));
+        })
+        .map_err(|error| format!("no more threads: {error}"))?;
+    let read = match timeout(patience, &mut outcome).await {
+        Ok(read) => read,
+        Err(_) => {
+            failed(&format!("the file system has not responded for {} s", patience.as_secs()));
+            outcome.await
+        }
+    };
+    read.unwrap_or_else(|_| Err("the thread that reads it has ended".to_owned()))
 }
 
 /// Files that the configuration is read from, and whether one of them has changed.
@@ -155,5 +202,56 @@ impl FileChanges {
     /// Resolves when a file has changed and its writer seems to be done.
     pub async fn wait(&self) {
         self.changed.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    /// The server and the watchdog are tasks of the same runtime.
+    #[test]
+    fn a_file_system_that_hangs_holds_up_no_other_task() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (respond, hangs) = mpsc::channel::<()>();
+        let read = move || {
+            let _ = hangs.recv();
+            Ok::<_, ConfigError>(7)
+        };
+        let read = runtime.block_on(async {
+            let reading = tokio::spawn(read_on_own_thread(read, |_| {}));
+            // Another task goes on while the file is read.
+            tokio::task::yield_now().await;
+            assert!(!reading.is_finished());
+            respond.send(()).unwrap();
+            reading.await.unwrap()
+        });
+        assert_eq!(read, Ok(7));
+    }
+
+    #[test]
+    fn a_read_that_takes_long_is_reported_once_and_still_counts() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (respond, hangs) = mpsc::channel::<()>();
+        let (report, reports) = mpsc::channel();
+        let read = move || {
+            let _ = hangs.recv();
+            Ok::<_, ConfigError>(7)
+        };
+        let read = runtime.block_on(read_reporting_after(Duration::ZERO, read, |error| {
+            report.send(error.to_owned()).unwrap();
+            respond.send(()).unwrap();
+        }));
+        assert_eq!(read, Ok(7));
+        assert_eq!(reports.try_iter().collect::<Vec<_>>(), ["the file system has not responded for 0 s"]);
+    }
+
+    #[test]
+    fn a_thread_that_ends_without_a_result_is_an_error() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let read = || -> Result<u8, ConfigError> { panic!("while reading") };
+        assert!(runtime.block_on(read_on_own_thread(read, |_| {})).unwrap_err().contains("has ended"));
     }
 }
