@@ -102,9 +102,12 @@ pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
     loop {
         changes.wait().await;
         let list = path.clone();
-        let read = read_on_own_thread(move || list::read(&list), |error| {
-            tracing::error!("{}: {error}", path.display());
-        });
+        let read = read_on_own_thread(
+            move || list::read(&list),
+            |error| {
+                tracing::error!("{}: {error}", path.display());
+            },
+        );
         take_peer_list(&path, read.await, &peer_runtime);
     }
 }

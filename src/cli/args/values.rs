@@ -81,7 +81,8 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let time = humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a time such as 500ms, 5s or 2m"))?;
+    let time =
+        humantime::parse_duration(text).map_err(|_| format!("{text:?} is not a time such as 500ms, 5s or 2m"))?;
     if time <= LONGEST { Ok(time) } else { Err(format!("{text:?} is longer than 100 years")) }
 }
 

@@ -57,7 +57,9 @@ impl Salvage {
         match (readable(path, &value), value) {
             (Ok(()), value) => put(&mut self.kept, path, value),
             (Err(_), Value::Object(entries)) if COLLECTIONS.iter().any(|known| is(known)) => {
-                let keep = |(key, value): (String, Value)| self.keeps(path, &key, object(&key, &value)).then_some((key, value));
+                let keep = |(key, value): (String, Value)| {
+                    self.keeps(path, &key, object(&key, &value)).then_some((key, value))
+                };
                 let kept = entries.into_iter().filter_map(keep).collect();
                 put(&mut self.kept, path, Value::Object(kept));
             }
@@ -96,9 +98,8 @@ impl Salvage {
 
     /// What can be read of the history of one benchmark.
     fn history(&mut self, path: &[String], number: usize, history: Value) -> Option<Value> {
-        let readable = |history: &Map<String, Value>| {
-            readable(path, &Value::Array(vec![Value::Object(history.clone())]))
-        };
+        let readable =
+            |history: &Map<String, Value>| readable(path, &Value::Array(vec![Value::Object(history.clone())]));
         let Value::Object(fields) = history else {
             self.keeps(path, &number.to_string(), Value::Array(vec![history]));
             return None;
