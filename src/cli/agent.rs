@@ -178,11 +178,20 @@ pub fn run(
             tasks.spawn(watchdog::feed(every, heartbeat));
         }
         let served = serve_http(listeners, Arc::clone(&app), async {
+            // On the heap: while a file is read, they are large.
+            let config = Box::pin(reload::watch_config(
+                settings.file.as_deref(),
+                &settings.config.values,
+                reload_settings,
+                &handle,
+                &app,
+            ));
+            let web_config = Box::pin(reload::watch_web_config(web.config.as_deref(), &app));
             tokio::select! {
                 () = first_signal(&mut ends) => {}
                 _ = &mut ended => failed.set(true),
-                Err(error) = reload::watch_config(settings.file.as_deref(), &settings.config.values, reload_settings, &handle, &app) => tracing::error!("{error}"),
-                Err(error) = reload::watch_web_config(web.config.as_deref(), &app) => tracing::error!("{error}"),
+                Err(error) = config => tracing::error!("{error}"),
+                Err(error) = web_config => tracing::error!("{error}"),
             }
             tasks.abort_all();
             let _ = sd_notify::notify(&[NotifyState::Stopping]);

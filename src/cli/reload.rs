@@ -161,12 +161,11 @@ async fn read_reporting_after<T: Send + 'static, E: Display>(
             let _ = sender.send(read().map_err(|error| error.to_string()));
         })
         .map_err(|error| format!("no more threads: {error}"))?;
-    let read = match timeout(patience, &mut outcome).await {
-        Ok(read) => read,
-        Err(_) => {
-            failed(&format!("the file system has not responded for {} s", patience.as_secs()));
-            outcome.await
-        }
+    let read = if let Ok(read) = timeout(patience, &mut outcome).await {
+        read
+    } else {
+        failed(&format!("the file system has not responded for {} s", patience.as_secs()));
+        outcome.await
     };
     read.unwrap_or_else(|_| Err("the thread that reads it has ended".to_owned()))
 }

@@ -58,7 +58,7 @@ impl Salvage {
             (Ok(()), value) => put(&mut self.kept, path, value),
             (Err(_), Value::Object(entries)) if COLLECTIONS.iter().any(|known| is(known)) => {
                 let keep = |(key, value): (String, Value)| {
-                    self.keeps(path, &key, object(&key, &value)).then_some((key, value))
+                    self.keeps(path, &key, &object(&key, &value)).then_some((key, value))
                 };
                 let kept = entries.into_iter().filter_map(keep).collect();
                 put(&mut self.kept, path, Value::Object(kept));
@@ -66,7 +66,7 @@ impl Salvage {
             (Err(_), Value::Array(items)) if COLLECTIONS.iter().any(|known| is(known)) => {
                 let numbered = items.into_iter().enumerate();
                 let keep = |(number, item): (usize, Value)| {
-                    self.keeps(path, &number.to_string(), Value::from(vec![item.clone()])).then_some(item)
+                    self.keeps(path, &number.to_string(), &Value::from(vec![item.clone()])).then_some(item)
                 };
                 let kept = numbered.filter_map(keep).collect();
                 put(&mut self.kept, path, Value::Array(kept));
@@ -88,8 +88,8 @@ impl Salvage {
     }
 
     /// Whether a collection with this entry alone can be read; if not, the entry is left out.
-    fn keeps(&mut self, path: &[String], entry: &str, alone: Value) -> bool {
-        let outcome = readable(path, &alone);
+    fn keeps(&mut self, path: &[String], entry: &str, alone: &Value) -> bool {
+        let outcome = readable(path, alone);
         if let Err(error) = &outcome {
             self.leave_out(&format!("{}.{entry}", path.join(".")), error);
         }
@@ -101,7 +101,7 @@ impl Salvage {
         let readable =
             |history: &Map<String, Value>| readable(path, &Value::Array(vec![Value::Object(history.clone())]));
         let Value::Object(fields) = history else {
-            self.keeps(path, &number.to_string(), Value::Array(vec![history]));
+            self.keeps(path, &number.to_string(), &Value::Array(vec![history]));
             return None;
         };
         let (key, parts): (Map<String, Value>, Vec<_>) = {
