@@ -3,9 +3,8 @@
 //! A state is read as a whole first. Only if that fails is each entry tried alone, in a state that has nothing else, and
 //! those that cannot be read are left out.
 
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
-
-use super::SavedState;
 
 /// The collections whose entries stand for themselves.
 const COLLECTIONS: &[&[&str]] = &[
@@ -29,13 +28,14 @@ const BENCHMARKS: &str = "probes";
 ///
 /// # Errors
 /// The bytes are no JSON object.
-pub(super) fn state(bytes: &[u8]) -> serde_json::Result<(SavedState, Vec<String>)> {
+pub(super) fn state<T: DeserializeOwned>(bytes: &[u8]) -> serde_json::Result<(T, Vec<String>)> {
     let error = match serde_json::from_slice(bytes) {
         Ok(state) => return Ok((state, Vec::new())),
         Err(error) => error,
     };
     let Ok(Value::Object(fields)) = serde_json::from_slice(bytes) else { return Err(error) };
-    let mut salvage = Salvage::default();
+    let parse = |state: Value| serde_json::from_value::<T>(state).map(drop);
+    let mut salvage = Salvage { kept: Map::new(), left_out: Vec::new(), parse };
     for (name, value) in fields {
         salvage.part(&mut vec![name], value);
     }
@@ -43,10 +43,11 @@ pub(super) fn state(bytes: &[u8]) -> serde_json::Result<(SavedState, Vec<String>
     Ok((state, salvage.left_out))
 }
 
-#[derive(Default)]
 struct Salvage {
     kept: Map<String, Value>,
     left_out: Vec<String>,
+    /// Whether this can be read as a state.
+    parse: fn(Value) -> serde_json::Result<()>,
 }
 
 impl Salvage {
@@ -54,7 +55,7 @@ impl Salvage {
     fn part(&mut self, path: &mut Vec<String>, value: Value) {
         let is = |known: &[&str]| known.iter().copied().eq(path.iter().map(String::as_str));
         let leads = |known: &&[&str]| known.len() > path.len() && known.iter().zip(&*path).all(|(a, b)| *a == b);
-        match (readable(path, &value), value) {
+        match (self.readable(path, &value), value) {
             (Ok(()), value) => put(&mut self.kept, path, value),
             (Err(_), Value::Object(entries)) if COLLECTIONS.iter().any(|known| is(known)) => {
                 let keep = |(key, value): (String, Value)| {
@@ -89,7 +90,7 @@ impl Salvage {
 
     /// Whether a collection with this entry alone can be read; if not, the entry is left out.
     fn keeps(&mut self, path: &[String], entry: &str, alone: &Value) -> bool {
-        let outcome = readable(path, alone);
+        let outcome = self.readable(path, alone);
         if let Err(error) = &outcome {
             self.leave_out(&format!("{}.{entry}", path.join(".")), error);
         }
@@ -98,8 +99,6 @@ impl Salvage {
 
     /// What can be read of the history of one benchmark.
     fn history(&mut self, path: &[String], number: usize, history: Value) -> Option<Value> {
-        let readable =
-            |history: &Map<String, Value>| readable(path, &Value::Array(vec![Value::Object(history.clone())]));
         let Value::Object(fields) = history else {
             self.keeps(path, &number.to_string(), &Value::Array(vec![history]));
             return None;
@@ -111,20 +110,20 @@ impl Salvage {
         };
         let at = format!("{}.{number}", path.join("."));
         let mut kept = key;
-        if let Err(error) = readable(&kept) {
+        if let Err(error) = self.readable_history(path, &kept) {
             self.leave_out(&at, &error);
             return None;
         }
         for (name, value) in parts {
             let mut alone = kept.clone();
             alone.insert(name.clone(), value.clone());
-            match (readable(&alone), value) {
+            match (self.readable_history(path, &alone), value) {
                 (Ok(()), _) => kept = alone,
                 (Err(_), Value::Array(items)) => {
                     let mut good = Vec::new();
                     for (place, item) in items.into_iter().enumerate() {
                         alone.insert(name.clone(), Value::Array(vec![item.clone()]));
-                        match readable(&alone) {
+                        match self.readable_history(path, &alone) {
                             Ok(()) => good.push(item),
                             Err(error) => self.leave_out(&format!("{at}.{name}.{place}"), &error),
                         }
@@ -137,15 +136,18 @@ impl Salvage {
         Some(Value::Object(kept))
     }
 
+    fn readable_history(&self, path: &[String], history: &Map<String, Value>) -> serde_json::Result<()> {
+        self.readable(path, &Value::Array(vec![Value::Object(history.clone())]))
+    }
+
+    /// Whether a state that has only this value, at this path, can be read.
+    fn readable(&self, path: &[String], value: &Value) -> serde_json::Result<()> {
+        (self.parse)(path.iter().rev().fold(value.clone(), |value, name| object(name, &value)))
+    }
+
     fn leave_out(&mut self, path: &str, error: &serde_json::Error) {
         self.left_out.push(format!("{path} is malformed and was left out: {error}"));
     }
-}
-
-/// Whether a state that has only this value, at this path, can be read.
-fn readable(path: &[String], value: &Value) -> serde_json::Result<()> {
-    let state = path.iter().rev().fold(value.clone(), |value, name| object(name, &value));
-    serde_json::from_value::<SavedState>(state).map(drop)
 }
 
 fn object(key: &str, value: &Value) -> Value {
