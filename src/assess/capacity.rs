@@ -3,7 +3,8 @@
 //! What asks for bandwidth is a wire, not an RDMA device or port. A VF, a sub-function and the port of a representor
 //! leave the host by their PF's uplink, and add nothing to it; a RoCE bond leaves it by each of its members.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::net::Netdev;
@@ -34,8 +35,34 @@ pub struct PortCapacity {
     /// What it gets when all active ports of its path run at once, in proportion to their rates; `None` for a port
     /// without a wire of its own.
     pub share: Option<BytesPerSecond>,
-    /// The wires that only this port's traffic, and that of what is below it, leaves the host on.
+    /// What its traffic leaves the host by, whether it is up or not.
+    pub uplink: Uplink,
+    /// The wires in use that only this port's traffic, and that of what is below it, leaves the host on.
     pub wires: Vec<Wire>,
+}
+
+/// What a port's traffic leaves the host by: the `uplink` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Uplink {
+    /// Another device's wire: the port of a VF, of a sub-function, of a representor, of a device for a card's planes, or
+    /// of a software device.
+    #[default]
+    None,
+    /// The wire of its function.
+    Function,
+    /// The wires of a bond's members.
+    Bond,
+}
+
+impl Uplink {
+    /// The label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Function => "function",
+            Self::Bond => "bond",
+        }
+    }
 }
 
 /// A wire by which a port's traffic leaves the host.
@@ -43,8 +70,15 @@ pub struct PortCapacity {
 pub struct Wire {
     /// The function whose uplink it is.
     pub function: PciAddress,
+    /// The function whose PCIe path it takes: its own, or one of the same card if that alone is watched.
+    pub path: PciAddress,
+    /// The interface on it; `None` with InfiniBand, and if the interface is unknown.
+    pub netdev: Option<Arc<str>>,
     /// What it carries.
     pub rate: BytesPerSecond,
+    /// What its PCIe path leaves of that when all wires of the path are busy, in proportion to their rates; `None` if the
+    /// path is unknown.
+    pub share: Option<BytesPerSecond>,
 }
 
 /// What a host's ports can move.
@@ -75,19 +109,18 @@ impl HostCapacity {
     /// Computes paths, ceilings and shares.
     pub fn new(snapshot: &Snapshot, topology: &Topology) -> Self {
         let mut capacity = Self::default();
-        let netdevs: BTreeMap<&str, &Netdev> = snapshot.all::<Netdev>().map(|n| (&*n.name, n)).collect();
-        let stands_for_function = devices_of_functions(snapshot);
+        let wiring = Wiring::new(snapshot);
         for device in snapshot.devices() {
             let mut fastest = BytesPerSecond(0.0);
-            let has_wires = stands_for_function.contains(&device.name);
+            let has_wires = wiring.stands_for_function(device);
             for port in &device.ports {
-                let wires = if has_wires { wires(snapshot, device, port, &netdevs) } else { Vec::new() };
-                let own_rate = active_rate(port, &netdevs);
+                let own_rate = active_rate(port, &wiring.netdevs);
+                let (uplink, wires) = wiring.of_port(device, port, own_rate);
                 let of_wires = wires.iter().map(|wire| wire.rate.0).sum::<f64>();
                 let rate = if wires.is_empty() { own_rate } else { Some(BytesPerSecond(of_wires)) };
                 fastest = BytesPerSecond(fastest.0.max(own_rate.map_or(0.0, |rate| rate.0)));
                 let key = PortKey { device: device.name.clone(), port: port.number };
-                capacity.ports.insert(key, PortCapacity { rate, wires, ..PortCapacity::default() });
+                capacity.ports.insert(key, PortCapacity { rate, uplink, wires, ..PortCapacity::default() });
             }
             let Some(function) = device.identity.pci_address else { continue };
             if has_wires {
@@ -114,7 +147,7 @@ impl HostCapacity {
                 continue;
             }
             for wire in &port.wires {
-                for link in topology.path(wire.function) {
+                for link in topology.path(wire.path) {
                     self.demand.entry(link.name).or_insert(BytesPerSecond(0.0)).0 += wire.rate.0;
                 }
             }
@@ -131,16 +164,20 @@ impl HostCapacity {
             // Wires below one narrowest link are limited together, those of two slots each by its own.
             let mut by_link: BTreeMap<Option<PciAddress>, (f64, f64)> = BTreeMap::new();
             let mut share = 0.0;
-            for wire in &port.wires {
-                let narrowest = topology.narrowest(wire.function);
+            for wire in &mut port.wires {
+                let narrowest = topology.narrowest(wire.path);
                 let bandwidth = narrowest.as_ref().map_or(f64::INFINITY, |(_, bandwidth)| bandwidth.0);
+                let is_known = narrowest.is_some();
                 let entry = by_link.entry(narrowest.map(|(link, _)| link.name)).or_insert((0.0, bandwidth));
                 entry.0 += wire.rate.0;
-                let parts = topology.path(wire.function).filter_map(|link| {
+                let parts = topology.path(wire.path).filter_map(|link| {
                     let demand = self.demand.get(&link.name)?;
                     Some(BytesPerSecond(link.bandwidth()?.0 * wire.rate.0 / demand.0))
                 });
-                share += parts.fold(wire.rate, BytesPerSecond::min).0;
+                let left = parts.fold(wire.rate, BytesPerSecond::min);
+                wire.share = is_known.then_some(left);
+                // Nothing is known to limit a wire whose path is unknown.
+                share += left.0;
             }
             port.ceiling = Some(BytesPerSecond(by_link.values().map(|(rate, most)| rate.min(*most)).sum()));
             port.share = Some(BytesPerSecond(share));
@@ -148,49 +185,112 @@ impl HostCapacity {
     }
 }
 
-/// The RDMA devices that stand for the wires of their functions: one for each function that is no VF. A sub-function
-/// hangs below its PF's device; of several devices of one function (a card whose planes show as one port, and a device
-/// for their management packets with a port each) the one with the fewest ports has what leaves the host.
-fn devices_of_functions(snapshot: &Snapshot) -> BTreeSet<DeviceName> {
-    let mut chosen: BTreeMap<PciAddress, &RdmaDevice> = BTreeMap::new();
-    for device in snapshot.devices().filter(|device| device.identity.sub_function.is_none()) {
-        let Some(function) = device.identity.pci_address.filter(|function| !is_virtual(snapshot, *function)) else {
-            continue;
-        };
-        let rank = |device: &RdmaDevice| (device.ports.len(), device.name.clone());
-        let known = chosen.entry(function).or_insert(device);
-        if !device.ports.is_empty() && (known.ports.is_empty() || rank(device) < rank(known)) {
-            *known = device;
+/// Which device has which wire: no two have the same.
+struct Wiring<'a> {
+    snapshot: &'a Snapshot,
+    netdevs: BTreeMap<&'a str, &'a Netdev>,
+    /// The RDMA device that stands for the wires of a function: one for each function that is no VF.
+    by_function: BTreeMap<PciAddress, &'a RdmaDevice>,
+    /// Of those, the ones with a port over a bond, by the bond's name.
+    by_bond: BTreeMap<&'a str, Vec<&'a RdmaDevice>>,
+}
+
+impl<'a> Wiring<'a> {
+    /// A sub-function hangs below its PF's device; of several devices of one function (a card whose planes show as one
+    /// port, and a device for their management packets with a port each) the one with the fewest ports has what leaves
+    /// the host.
+    fn new(snapshot: &'a Snapshot) -> Self {
+        let mut by_function: BTreeMap<PciAddress, &RdmaDevice> = BTreeMap::new();
+        for device in snapshot.devices().filter(|device| device.identity.sub_function.is_none()) {
+            let Some(function) = device.identity.pci_address.filter(|function| !is_virtual(snapshot, *function)) else {
+                continue;
+            };
+            let rank = |device: &RdmaDevice| (device.ports.len(), device.name.clone());
+            let known = by_function.entry(function).or_insert(device);
+            if !device.ports.is_empty() && (known.ports.is_empty() || rank(device) < rank(known)) {
+                *known = device;
+            }
         }
+        let mut by_bond: BTreeMap<&str, Vec<&RdmaDevice>> = BTreeMap::new();
+        for device in by_function.values() {
+            for bond in device.ports.iter().filter_map(|port| port.netdev.as_deref()) {
+                by_bond.entry(bond).or_default().push(device);
+            }
+        }
+        let netdevs = snapshot.all::<Netdev>().map(|netdev| (&*netdev.name, netdev)).collect();
+        Self { snapshot, netdevs, by_function, by_bond }
     }
-    chosen.into_values().map(|device| device.name.clone()).collect()
+
+    fn stands_for_function(&self, device: &RdmaDevice) -> bool {
+        let function = device.identity.pci_address.and_then(|function| self.by_function.get(&function));
+        function.is_some_and(|chosen| chosen.name == device.name)
+    }
+
+    /// What a port leaves the host by, and its wires if it is active at `rate`.
+    fn of_port(&self, device: &RdmaDevice, port: &Port, rate: Option<BytesPerSecond>) -> (Uplink, Vec<Wire>) {
+        let function = device.identity.pci_address.filter(|_| self.stands_for_function(device));
+        let Some(function) = function.filter(|function| !self.is_representor(*function, port)) else {
+            return (Uplink::None, Vec::new());
+        };
+        let bond = port.netdev.as_deref();
+        let members = self.netdevs.values().filter(|netdev| bond.is_some() && netdev.bond.as_deref() == bond);
+        let members: Vec<&&Netdev> = members.filter(|netdev| self.has_member(device, netdev)).collect();
+        let uplink = if members.is_empty() { Uplink::Function } else { Uplink::Bond };
+        let Some(rate) = rate else { return (uplink, Vec::new()) };
+        let is_used = |netdev: &&&&Netdev| netdev.bond_active != Some(false) && netdev.carrier.value() != Some(false);
+        let wire = |netdev: &&&Netdev| Wire {
+            function: netdev.pci_address,
+            path: self.path_of(netdev.pci_address, function),
+            netdev: Some(Arc::clone(&netdev.name)),
+            // A bond's port has the rate of one member.
+            rate: netdev.speed.value().unwrap_or(rate),
+            share: None,
+        };
+        let wires: Vec<Wire> = members.iter().filter(is_used).map(wire).collect();
+        if !wires.is_empty() {
+            return (uplink, wires);
+        }
+        let netdev = port.netdev.clone().filter(|_| members.is_empty());
+        (uplink, vec![Wire { function, path: function, netdev, rate, share: None }])
+    }
+
+    /// Whether a member of a bond is a wire of this device over the bond. One with an RDMA device on its own function is
+    /// that one's; the others are of the device on their card, or of the bond's only one.
+    fn has_member(&self, device: &RdmaDevice, member: &Netdev) -> bool {
+        if let Some(owner) = self.by_function.get(&member.pci_address) {
+            return owner.name == device.name;
+        }
+        let driver = |address| self.snapshot.function(address).and_then(|function| function.driver.as_deref());
+        let own = device.identity.pci_address.and_then(driver);
+        if driver(member.pci_address).zip(own).is_some_and(|(driver, own)| driver != own) {
+            return false;
+        }
+        let over = member.bond.as_deref().and_then(|bond| self.by_bond.get(bond)).map_or(&[][..], Vec::as_slice);
+        let same_card = |other: &&&RdmaDevice| other.identity.pci_address.map(card) == Some(card(member.pci_address));
+        let owner = over.iter().find(same_card).or_else(|| over.first());
+        owner.is_some_and(|owner| owner.name == device.name)
+    }
+
+    /// The function whose links are those of a bond's member.
+    fn path_of(&self, member: PciAddress, device: PciAddress) -> PciAddress {
+        let is_watched = self.snapshot.function(member).is_some();
+        if !is_watched && card(member) == card(device) { device } else { member }
+    }
+
+    /// Whether a port stands for another function's or sub-function's end inside of the card: mlx5 in switchdev mode gives
+    /// its device a port for each representor, and has one uplink a function. A port with an interface of its own that is
+    /// not this function's is the second port of a card with two (multi-port RoCE).
+    fn is_representor(&self, function: PciAddress, port: &Port) -> bool {
+        let driver = self.snapshot.function(function).and_then(|function| function.driver.as_deref());
+        let netdev = port.netdev.as_deref().and_then(|name| self.netdevs.get(name));
+        let has_uplink = netdev.is_some_and(|netdev| netdev.pci_address != function);
+        driver == Some("mlx5_core") && port.link_layer == Some(LinkLayer::Ethernet) && port.number > 1 && !has_uplink
+    }
 }
 
-/// The wires of an active port.
-fn wires(snapshot: &Snapshot, device: &RdmaDevice, port: &Port, netdevs: &BTreeMap<&str, &Netdev>) -> Vec<Wire> {
-    let Some((function, rate)) = device.identity.pci_address.zip(active_rate(port, netdevs)) else { return Vec::new() };
-    if is_representor(snapshot, function, port, netdevs) {
-        return Vec::new();
-    }
-    // Of a bond those members that are on this card: each card of a bond over two has a device of its own.
-    let card = |address: PciAddress| (address.domain, address.bus, address.device);
-    let bond = port.netdev.as_deref();
-    let members = netdevs.values().filter(|netdev| bond.is_some() && netdev.bond.as_deref() == bond);
-    let used = members.filter(|netdev| card(netdev.pci_address) == card(function) && netdev.bond_active != Some(false));
-    let used = used.filter(|netdev| netdev.carrier.value() != Some(false));
-    let wires: Vec<Wire> =
-        used.filter_map(|netdev| Some(Wire { function: netdev.pci_address, rate: netdev.speed.value()? })).collect();
-    if wires.is_empty() { vec![Wire { function, rate }] } else { wires }
-}
-
-/// Whether a port stands for another function's or sub-function's end inside of the card: mlx5 in switchdev mode gives
-/// its device a port for each representor, and has one uplink a function. A port with an interface of its own that is
-/// not this function's is the second port of a card with two (multi-port RoCE).
-fn is_representor(snapshot: &Snapshot, function: PciAddress, port: &Port, netdevs: &BTreeMap<&str, &Netdev>) -> bool {
-    let driver = snapshot.function(function).and_then(|function| function.driver.as_deref());
-    let has_uplink =
-        port.netdev.as_deref().and_then(|name| netdevs.get(name)).is_some_and(|netdev| netdev.pci_address != function);
-    driver == Some("mlx5_core") && port.link_layer == Some(LinkLayer::Ethernet) && port.number > 1 && !has_uplink
+/// The card that a function is on.
+fn card(address: PciAddress) -> (u32, u8, u8) {
+    (address.domain, address.bus, address.device)
 }
 
 /// Whether a function is a VF.
@@ -210,7 +310,6 @@ fn active_rate(port: &Port, netdevs: &BTreeMap<&str, &Netdev>) -> Option<BytesPe
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::time::SystemTime;
 
     use proptest::prelude::*;
@@ -354,6 +453,56 @@ mod tests {
         assert_eq!(both.ports.values().map(|port| gigabits(port.ceiling)).collect::<Vec<_>>(), [Some(200.0)]);
         let backup = bonded(false);
         assert_eq!((demand(&backup), shares(&backup)), (Some(100.0), vec![Some(100.0)]));
+    }
+
+    /// What each wire carries and gets, by device and interface.
+    fn wires(capacity: &HostCapacity) -> Vec<(String, &str, Option<f64>, Option<f64>)> {
+        let of_port = |(key, port): (&'_ PortKey, &'_ PortCapacity)| {
+            let name = key.device.to_string();
+            port.wires.iter().map(|w| (name.clone(), w.netdev.clone(), w.rate, w.share)).collect::<Vec<_>>()
+        };
+        let all = capacity.ports.iter().flat_map(of_port);
+        let name = |netdev: Option<Arc<str>>| match netdev.as_deref() {
+            Some("p0") => "p0",
+            Some("p1") => "p1",
+            _ => "",
+        };
+        all.map(|(device, netdev, rate, share)| (device, name(netdev), gigabits(Some(rate)), gigabits(share))).collect()
+    }
+
+    #[test]
+    fn two_devices_over_one_bond_have_a_wire_each() {
+        let devices = [
+            device("bnxt_re0", 0, None, vec![port(1, Some("bond0"))]),
+            device("bnxt_re1", 1, None, vec![port(1, Some("bond0"))]),
+        ];
+        let netdevs = [netdev("p0", 0, 100.0, Some(("bond0", true))), netdev("p1", 1, 100.0, Some(("bond0", true)))];
+        let capacity = capacity(&devices, &netdevs);
+        assert_eq!(demand(&capacity), Some(200.0));
+        let each = Some(100.0);
+        let expected = [("bnxt_re0".to_owned(), "p0", each, each), ("bnxt_re1".to_owned(), "p1", each, each)];
+        assert_eq!(wires(&capacity), expected);
+    }
+
+    #[test]
+    fn a_member_of_a_bond_without_a_known_speed_has_the_ports_rate() {
+        let devices = [device("mlx5_bond_0", 0, None, vec![port(1, Some("bond0"))])];
+        let silent = Netdev { speed: Reading::Absent, ..netdev("p1", 1, 0.0, Some(("bond0", true))) };
+        let capacity = capacity(&devices, &[netdev("p0", 0, 100.0, Some(("bond0", true))), silent]);
+        assert_eq!(demand(&capacity), Some(200.0));
+    }
+
+    #[test]
+    fn a_port_that_is_down_still_has_its_uplink() {
+        let down = Port { state: Reading::Value(PortState::Down), ..port(1, Some("p0")) };
+        let devices = [
+            device("mlx5_0", 0, None, vec![down.clone(), Port { number: 2, netdev: None, ..down.clone() }]),
+            device("mlx5_2", 0, Some("mlx5_core.sf.2"), vec![Port { netdev: None, ..down }]),
+        ];
+        let capacity = capacity(&devices, &[netdev("p0", 0, 100.0, None)]);
+        let uplinks: Vec<Uplink> = capacity.ports.values().map(|port| port.uplink).collect();
+        assert_eq!(uplinks, [Uplink::Function, Uplink::None, Uplink::None]);
+        assert!(capacity.ports.values().all(|port| port.wires.is_empty()));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::View;
-use super::capacity::PortCapacity;
+use super::capacity::{PortCapacity, Wire};
 use super::limits::{DEVICE_HOLD, SPEED_HOLD, WIDTH_HOLD};
 use super::ports::baseline;
 use super::verdicts::Verdicts;
@@ -243,19 +243,23 @@ pub fn below_port_rate(view: &View<'_>, verdicts: &mut Verdicts) {
             let demand = view.lanes.demand.get(&link.name)?;
             Some(link.bandwidth()?.0 / demand.0)
         };
-        let tightest = view.topology.path(path.function).filter_map(|link| Some((link, ratio(link)?)));
+        let links = lane.wires.iter().flat_map(|wire| view.topology.path(wire.path));
+        let tightest = links.filter_map(|link| Some((link, ratio(link)?)));
         let tightest = tightest.min_by(|(_, a), (_, b)| a.total_cmp(b)).filter(|(_, ratio)| *ratio < 1.0 - 1e-9);
         let Some((link, _)) = tightest else {
             verdicts.ok(Check::PcieBelowPortRate);
             continue;
         };
         let (Some(bandwidth), Some(demand)) = (link.bandwidth(), view.lanes.demand.get(&link.name)) else { continue };
-        let alone = rate.0 > bandwidth.0 * (1.0 + 1e-9);
+        // Of a bond over two slots some wires alone are below the link.
+        let below = |wire: &&Wire| view.topology.path(wire.path).any(|other| other.name == link.name);
+        let rate_below: f64 = lane.wires.iter().filter(below).map(|wire| wire.rate.0).sum();
+        let alone = rate_below > bandwidth.0 * (1.0 + 1e-9);
         let Some((reason, severity, hold, cause)) = cause(view, link, alone) else {
             verdicts.unknown(Check::PcieBelowPortRate, subject, None);
             continue;
         };
-        let shared = if demand.0 > rate.0 * (1.0 + 1e-9) {
+        let shared = if demand.0 > rate_below * (1.0 + 1e-9) {
             format!(" and is shared by active ports with {demand} together")
         } else {
             String::new()

@@ -19,7 +19,7 @@ impl HostId {
     }
 }
 
-/// An RDMA device that is not a VF.
+/// An RDMA device that is neither a VF nor a sub-function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceFacts {
     /// PCI function; empty for a software device.
@@ -49,14 +49,23 @@ pub struct DeviceFacts {
 pub struct PortFacts {
     /// `InfiniBand` or `Ethernet`.
     pub link_layer: String,
+    /// What its traffic leaves the host by: `function`, `bond`, `none`; empty if its agent does not say.
+    pub uplink: String,
     /// Rate; none unless it is active.
     pub rate: Option<BytesPerSecond>,
     /// The least of rate and path.
     pub ceiling: Option<BytesPerSecond>,
     /// What is left of it when all ports of the path run at once.
     pub share: Option<BytesPerSecond>,
-    /// The last rate it had.
+    /// The last rate that its wires had.
     pub past: Option<BytesPerSecond>,
+}
+
+impl PortFacts {
+    /// Whether it has a wire of its own. Representors and the ports for a card's planes have none.
+    pub fn has_wire(&self) -> bool {
+        self.uplink != "none"
+    }
 }
 
 /// A PCIe link.
@@ -227,7 +236,10 @@ impl HostFacts {
                     limiting,
                 };
             }
-            "lanewatch_port_info" => self.port(row).link_layer = text("link_layer"),
+            "lanewatch_port_info" => {
+                let port = self.port(row);
+                (port.link_layer, port.uplink) = (text("link_layer"), text("uplink"));
+            }
             "lanewatch_pcie_path_info" => self.device(row).limiting = text("limiting_pci_address"),
             _ => {}
         }
@@ -247,9 +259,11 @@ impl HostFacts {
         *held_by = held_by.saturating_add(held);
     }
 
-    /// Takes the last rate of a port.
+    /// Takes the last rate of a wire: that of a port is what its wires carried together.
     pub fn past(&mut self, row: &Series) {
-        self.port(row).past = rate(row.value);
+        if let Some(rate) = rate(row.value) {
+            *self.port(row).past.get_or_insert(BytesPerSecond(0.0)) += rate;
+        }
     }
 
     /// Whether something is down or gone whose rate only the past can tell.

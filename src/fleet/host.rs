@@ -35,9 +35,9 @@ pub struct VfSums {
 pub struct Sums {
     /// Hosts.
     pub hosts: u64,
-    /// RDMA devices with a PCI function that are no VF.
+    /// RDMA devices with a PCI function and a wire; no VFs or sub-functions.
     pub devices: u64,
-    /// Their ports.
+    /// Their ports that have a wire.
     pub ports: u64,
     /// Active ports with a known rate.
     pub active_ports: u64,
@@ -189,11 +189,14 @@ pub fn compute_capacity(host: &HostFacts, by: &[String]) -> HostCapacityReport {
     let mut calculator =
         HostCalculator { host, by, groups: BTreeMap::new(), fixes: BTreeMap::new(), firmware: BTreeMap::new() };
     for (name, device) in &host.devices {
-        if !device.pci_address.is_empty() {
+        let mut ports = host.ports.iter().filter(|((owner, _), _)| owner == name).peekable();
+        // The ports of a device for a card's planes stand for no wire, and it for no card.
+        let only_planes = ports.peek().is_some() && ports.all(|(_, port)| !port.has_wire());
+        if !device.pci_address.is_empty() && !only_planes {
             calculator.device(name, device);
         }
     }
-    for (name, port) in &host.ports {
+    for (name, port) in host.ports.iter().filter(|(_, port)| port.has_wire()) {
         if let Some(device) = host.devices.get(&name.0).filter(|device| !device.pci_address.is_empty()) {
             calculator.port(name, device, port);
         }
@@ -306,7 +309,8 @@ impl HostCalculator<'_> {
             let other = self.host.devices.get(name);
             other.is_some_and(|other| (&other.hca_type, &other.board) == (&device.hca_type, &device.board))
         };
-        let mut rates = self.host.ports.iter().filter(|((name, _), _)| alike(name)).filter_map(|(_, port)| port.rate);
+        let alike = self.host.ports.iter().filter(|((name, _), port)| alike(name) && port.has_wire());
+        let mut rates = alike.filter_map(|(_, port)| port.rate);
         let first = rates.next()?;
         rates.all(|rate| (rate.0 - first.0).abs() < NOTHING).then_some(first)
     }
@@ -344,7 +348,8 @@ impl HostCalculator<'_> {
         let owners = host.devices.iter().filter(|(_, device)| device.pci_address == address);
         let owner = owners.map(|(name, device)| (name.clone(), device.clone())).next();
         let (name, device) = owner.unwrap_or_default();
-        let ports = || host.ports.iter().filter(|((owner, _), _)| *owner == name && !name.is_empty());
+        let of_device = |owner: &String, port: &PortFacts| *owner == name && !name.is_empty() && port.has_wire();
+        let ports = || host.ports.iter().filter(|((owner, _), port)| of_device(owner, port));
         let layer = ports().map(|(_, port)| port.link_layer.clone()).next().unwrap_or_default();
         self.group(&name, &device, &layer).vfs += vfs;
         let others = || host.pfs.iter().filter(|(other, _)| *other != address);

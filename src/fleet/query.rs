@@ -36,6 +36,7 @@ const INFO_LABELS: &[&str] = &[
     "numa_node",
     "function",
     "link_layer",
+    "uplink",
     "limiting_pci_address",
 ];
 
@@ -99,9 +100,9 @@ impl Scope {
         format!("max by ({}) ({{{}}})", self.labels(VALUE_LABELS), self.selector(&own))
     }
 
-    /// What the devices, ports and paths of these hosts are; VFs, which may be hundreds, left out.
+    /// What the devices, ports and paths of these hosts are; VFs and sub-functions, which may be hundreds, left out.
     pub fn infos(&self, instances: &[&str]) -> String {
-        let own = [named(INFOS), "function!=\"vf\"".to_owned(), these(instances)];
+        let own = [named(INFOS), "function!~\"vf|sf\"".to_owned(), these(instances)];
         format!("max by ({}) ({{{}}})", self.labels(INFO_LABELS), self.selector(&own))
     }
 
@@ -119,11 +120,11 @@ impl Scope {
         format!("count by ({all}) (max by ({each}) (lanewatch_vf_holder_info{{{selector}}}))")
     }
 
-    /// The last rate of every port of these hosts within a time such as `7d`.
+    /// The last rate of every wire of these hosts within a time such as `7d`.
     pub fn past_rates(&self, instances: &[&str], within: &str) -> String {
-        let labels = self.labels(&["device", "port"]);
+        let labels = self.labels(&["device", "port", "pci_address", "netdev"]);
         let selector = self.selector(&[these(instances)]);
-        format!("max by ({labels}) (last_over_time(lanewatch_port_rate_bytes_per_second{{{selector}}}[{within}]))")
+        format!("max by ({labels}) (last_over_time(lanewatch_wire_rate_bytes_per_second{{{selector}}}[{within}]))")
     }
 }
 

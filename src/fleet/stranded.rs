@@ -75,7 +75,8 @@ pub fn limiting<'a>(host: &'a HostFacts, port: &PortName) -> Option<(&'a str, &'
 /// What the active ports of a card ask for.
 fn demand(host: &HostFacts, of: &str) -> BytesPerSecond {
     let on_card = |name: &str| host.devices.get(name).is_some_and(|device| card(&device.pci_address) == of);
-    host.ports.iter().filter(|((device, _), _)| on_card(device)).filter_map(|(_, port)| port.rate).sum()
+    let wired = host.ports.iter().filter(|((device, _), port)| on_card(device) && port.has_wire());
+    wired.filter_map(|(_, port)| port.rate).sum()
 }
 
 #[cfg(test)]

@@ -80,21 +80,30 @@ impl NetdevCollector {
     /// Adds the other members of bonds: an RDMA device over a bond leaves the host by all of them, and is on one of their
     /// functions only.
     fn members_of_bonds(&mut self, cx: &mut ReadContext<'_>) {
-        let class = cx.host.sysfs.join("class/net");
         let known: Vec<NetdevLocation> = self.locations.values().cloned().collect();
         for location in known {
-            // What fails here, the interface's own reader counts.
-            let Ok(Some(bond)) = bond_of(cx, &location.directory) else { continue };
-            let file = class.join(&*bond).join("bonding/slaves");
-            let members = PolledFile::new(file).read(cx, text::label).value().unwrap_or_default();
-            for name in members.split_ascii_whitespace().filter(|name| !name.contains('/')) {
-                let Ok(directory) = cx.host.resolve(&class.join(name)) else { continue };
-                let Some(pci_address) = directory.ancestors().skip(1).find_map(address_of) else { continue };
+            for (directory, name, pci_address) in bond_members(cx, &location.directory) {
                 let location = NetdevLocation { directory, pci_address, device: location.device.clone() };
                 self.locations.entry(Arc::from(name)).or_insert(location);
             }
         }
     }
+}
+
+/// The members of the bond that an interface is in, itself included, with their directories and functions; none if it is
+/// in no bond. What fails here, the interface's own reader counts.
+fn bond_members(cx: &mut ReadContext<'_>, interface: &Path) -> Vec<(PathBuf, String, PciAddress)> {
+    let class = cx.host.sysfs.join("class/net");
+    let Ok(Some(bond)) = bond_of(cx, interface) else { return Vec::new() };
+    let Ok(bond) = cx.host.resolve(&class.join(&*bond)) else { return Vec::new() };
+    let listed = PolledFile::new(bond.join("bonding/slaves")).read(cx, text::label).value().unwrap_or_default();
+    let names = listed.split_ascii_whitespace().filter(|name| !name.contains('/'));
+    let member = |name: &str| {
+        let directory = cx.host.resolve(&class.join(name)).ok()?;
+        let function = directory.ancestors().skip(1).find_map(address_of)?;
+        Some((directory, name.to_owned(), function))
+    };
+    names.filter_map(member).collect()
 }
 
 /// The bond that an interface is a member of. Any other kind of master (a bridge, a team) is none.

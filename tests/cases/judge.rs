@@ -75,14 +75,22 @@ pub struct Outcome {
 impl Outcome {
     /// Replays a case and compares.
     pub fn of(case: &Case, replay: &impl Replay) -> Self {
-        let said = case.stage().and_then(|stage| {
-            let readings = replay.run(&stage)?;
+        match case.stage() {
+            Ok(stage) => Self::of_stage(case, &stage, replay),
+            Err(error) => Self { name: case.name.clone(), rows: Vec::new(), readings: Vec::new(), error: Some(error) },
+        }
+    }
+
+    /// Replays a case that is staged, and compares.
+    pub fn of_stage(case: &Case, stage: &Stage, replay: &impl Replay) -> Self {
+        let said = (|| {
+            let readings = replay.run(stage)?;
             if readings.len() != stage.moments.len() {
                 return Err(format!("{} of {} readings", readings.len(), stage.moments.len()));
             }
-            let outputs = case.expect.outputs.iter().map(|it| Ok((it, replay.read(it, &stage)?)));
-            Ok((readings, outputs.collect::<Result<Vec<_>, String>>()?))
-        });
+            let outputs = case.expect.outputs.iter().map(|it| Ok((it, replay.read(it, stage)?)));
+            Ok::<_, String>((readings, outputs.collect::<Result<Vec<_>, String>>()?))
+        })();
         match said {
             Ok((readings, outputs)) => {
                 let mut rows = compare(&case.expect, &readings);

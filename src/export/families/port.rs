@@ -1,6 +1,6 @@
 //! Ports: state, rate, traffic, every other counter, and how they are addressed.
 
-use crate::assess::capacity::PortCapacity;
+use crate::assess::capacity::{PortCapacity, Wire};
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::{PortView, ReportView};
 use crate::model::counter::CounterKind;
@@ -16,8 +16,8 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_port_info",
         kind: MetricKind::Info,
         help: "Identity of a port (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed \
-               and width only while it is active.",
-        labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width"],
+               and width only while it is active; uplink: function, bond, or none without a wire of its own.",
+        labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width", "uplink"],
         worst: "1 a port",
         since: FIRST_RELEASE,
         write: port_info,
@@ -72,6 +72,25 @@ pub const FAMILIES: &[Family] = &[
         worst: "1 a port",
         since: FIRST_RELEASE,
         write: |view, out| lane(view, out, |lane| lane.share),
+    },
+    Family {
+        name: "lanewatch_wire_rate_bytes_per_second",
+        kind: MetricKind::Gauge,
+        help: "Data rate each way of a wire that the port's traffic leaves the host on: its function's uplink, or each \
+               member of its bond in use (ports/<port>/rate, /sys/class/net/<netdev>/speed). Sum these, not ports.",
+        labels: WIRE,
+        worst: "1 a physical port; none for VFs, sub-functions and representors",
+        since: FIRST_RELEASE,
+        write: |view, out| wires(view, out, |wire| Some(wire.rate)),
+    },
+    Family {
+        name: "lanewatch_wire_share_bytes_per_second",
+        kind: MetricKind::Gauge,
+        help: "Bandwidth of the wire each way when all wires on its PCIe path are busy; absent if the path is unknown.",
+        labels: WIRE,
+        worst: "1 a physical port; none for VFs, sub-functions and representors",
+        since: FIRST_RELEASE,
+        write: |view, out| wires(view, out, |wire| wire.share),
     },
     Family {
         name: "lanewatch_port_received_bytes_total",
@@ -161,6 +180,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 const PORT: &[&str] = &["device", "port"];
+const WIRE: &[&str] = &["device", "port", "pci_address", "netdev"];
 
 /// The `device` and `port` labels.
 fn labels<'a>(row: &PortView<'a>) -> [Label<'a>; 2] {
@@ -185,6 +205,7 @@ fn port_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
             port.guid.into(),
             rate.map(|rate| rate.speed.as_str()).into(),
             rate.and_then(|rate| rate.width).map_or(Label::Text(""), Label::Width),
+            row.lane.map(|lane| lane.uplink.as_str()).into(),
         ]);
     }
 }
@@ -211,6 +232,15 @@ fn port_physical_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
 fn lane(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&PortCapacity) -> Option<BytesPerSecond>) {
     for row in whole(view) {
         out.known(&labels(row), row.lane.and_then(&of).map(|rate| rate.0));
+    }
+}
+
+fn wires(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Wire) -> Option<BytesPerSecond>) {
+    for row in whole(view) {
+        let [device, number] = labels(row);
+        for wire in row.lane.map_or(&[][..], |lane| &lane.wires) {
+            out.known(&[device, number, wire.function.into(), wire.netdev.as_ref().into()], of(wire).map(|rate| rate.0));
+        }
     }
 }
 

@@ -10,7 +10,7 @@ use facts::{devices, functions, pf, probes, vf_map};
 use serde_json::json;
 
 use super::agent::{AgentState, Process, WebState};
-use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacity, Wire};
+use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacity, Uplink, Wire};
 use crate::model::check::{Check, Severity, Status};
 use crate::model::counter::CounterClass;
 use crate::model::finding::{Condition, Event, EventKind, Finding, Hold, Subject, UnknownSubject};
@@ -119,7 +119,14 @@ fn lanes() -> HostLanes {
                     rate: Some(BytesPerSecond(25e9)),
                     ceiling,
                     share: ceiling,
-                    wires: vec![Wire { function: address("0000:b2:00.0"), rate: BytesPerSecond(25e9) }],
+                    uplink: Uplink::Function,
+                    wires: vec![Wire {
+                        function: address("0000:98:00.0"),
+                        path: address("0000:98:00.0"),
+                        netdev: None,
+                        rate: BytesPerSecond(25e9),
+                        share: ceiling,
+                    }],
                 },
             ),
             (key("bnxt_re0"), PortCapacity::default()),

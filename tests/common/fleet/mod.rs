@@ -36,6 +36,7 @@ pub const AUDITED: &[&str] = &[
     "lanewatch_sriov_vfs",
     "lanewatch_sriov_vfs_limit",
     "lanewatch_vf_holder_info",
+    "lanewatch_wire_rate_bytes_per_second",
 ];
 
 /// A host of the fleet.
@@ -158,7 +159,7 @@ impl Pages {
         let now = look(&kind.tree, state.path());
         let series = |line: &String| line.rsplit_once(' ').map(|(series, _)| series.to_owned());
         let there: BTreeSet<_> = now.iter().map(series).collect();
-        past.retain(|line| name(line) == "lanewatch_port_rate_bytes_per_second" && !there.contains(&series(line)));
+        past.retain(|line| name(line) == "lanewatch_wire_rate_bytes_per_second" && !there.contains(&series(line)));
         Self { now, past }
     }
 }
