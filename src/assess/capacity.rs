@@ -300,12 +300,12 @@ pub fn is_virtual(snapshot: &Snapshot, function: PciAddress) -> bool {
 
 /// The rate of an active port. On Ethernet the network interface knows it better than the InfiniBand names for it.
 fn active_rate(port: &Port, netdevs: &BTreeMap<&str, &Netdev>) -> Option<BytesPerSecond> {
-    if !port.is_active() {
+    let netdev = port.netdev.as_deref().and_then(|name| netdevs.get(name));
+    if !port.is_active() || netdev.is_some_and(|netdev| port.lacks_carrier(netdev)) {
         return None;
     }
     let ethernet = port.link_layer == Some(LinkLayer::Ethernet);
-    let netdev = port.netdev.as_deref().filter(|_| ethernet).and_then(|name| netdevs.get(name));
-    netdev.and_then(|netdev| netdev.speed.value()).or(port.rate.value().map(|rate| rate.bandwidth))
+    netdev.filter(|_| ethernet).and_then(|netdev| netdev.speed.value()).or(port.rate.value().map(|rate| rate.bandwidth))
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::host::NumaNode;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind};
-use crate::model::pcie::PciFunction;
+use crate::model::pcie::{PciFunction, RdmaCard};
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, Vf};
 use crate::model::time::BootTime;
@@ -88,6 +88,7 @@ fn is_ours(snapshot: &Snapshot, log: &KernelLog, group: &MessageGroup) -> bool {
             functions.any(|other| beside(other, address))
                 || vf_at(snapshot, address).is_some()
                 || snapshot.all::<Pf>().any(|pf| pf.address == address)
+                || snapshot.all::<RdmaCard>().any(|card| card.address == address)
         }
         None => group.of_rdma && snapshot.devices().next().is_some(),
     }

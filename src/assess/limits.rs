@@ -17,6 +17,8 @@ pub const SUBNET_MANAGER_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE))
 pub const PORT_RATE_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 /// A device that is missing, or off the bus.
 pub const DEVICE_HOLD: Hold = Hold::Passes(3);
+/// Longer than drivers take to load and probe.
+pub const NO_DRIVER_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 /// A width below what both ends support is always real.
 pub const WIDTH_HOLD: Hold = Hold::Passes(3);
 /// A speed may be low for a while when a link retrains or saves power.
@@ -106,6 +108,10 @@ pub fn details(check: Check) -> CheckDetails {
             keys = &["policy.devices"];
             (held(DEVICE_HOLD), "not listed by the kernel".to_owned())
         }
+        Check::DeviceNoDriver => (
+            held(NO_DRIVER_HOLD),
+            "an RDMA card without driver or RDMA device; given away (vfio-pci) is fine".to_owned(),
+        ),
         Check::PcieOffBus => (held(DEVICE_HOLD), "configuration space reads all ones".to_owned()),
         Check::PcieBelowPortRate | Check::PcieDegraded | Check::PcieDrifted => {
             if check == Check::PcieDrifted {

@@ -10,6 +10,7 @@ pub mod irq;
 pub mod kmsg;
 pub mod limits;
 pub mod pcie;
+pub mod port_errors;
 pub mod ports;
 pub mod posture;
 pub mod roce;
@@ -50,10 +51,11 @@ pub type Rule = fn(&View<'_>, &mut Verdicts);
 pub const RULES: &[Rule] = &[
     devices::missing,
     devices::dead,
+    devices::without_driver,
     ports::down,
     ports::rate,
     ports::flapping,
-    ports::errors,
+    port_errors::errors,
     ports::saturated,
     pcie::links,
     pcie::below_port_rate,

@@ -1,12 +1,13 @@
-//! Ports: down, slow, flapping, erring, blind.
+//! Ports: down, slow, flapping, blind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::View;
-use super::limits::{ERRORS_CLEAR, PORT_DOWN_HOLD, PORT_RATE_HOLD, SUBNET_MANAGER_HOLD};
+use super::limits::{PORT_DOWN_HOLD, PORT_RATE_HOLD, SUBNET_MANAGER_HOLD};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
+use crate::model::counter::CounterKind;
 use crate::model::finding::{Condition, Subject};
 use crate::model::history::{DeviceBaseline, History};
 use crate::model::ids::PortKey;
@@ -67,7 +68,9 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
         let subject = Subject::Port(key.clone());
         let Some(state) = state(port, Check::PortDown, &key, verdicts) else { continue };
         let linked = port.physical_state.value().is_none_or(|physical| physical == PhysicalState::LinkUp);
-        if state == PortState::ActiveDefer || (state == PortState::Active && linked) {
+        let says_up = state == PortState::ActiveDefer || (state == PortState::Active && linked);
+        let dark = view.snapshot.all::<Netdev>().find(|netdev| says_up && port.lacks_carrier(netdev));
+        if says_up && dark.is_none() {
             verdicts.ok(Check::PortDown);
             continue;
         }
@@ -76,7 +79,10 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let waits = matches!(state, PortState::Init | PortState::Armed);
-        let (reason, summary) = describe_down(view, port, &key, state, expected);
+        let (reason, summary) = match dark {
+            Some(netdev) => describe_dark(&key, state, netdev, &expected_text(port, expected)),
+            None => describe_down(view, port, &key, state, expected),
+        };
         let hold = if waits { SUBNET_MANAGER_HOLD } else { PORT_DOWN_HOLD };
         verdicts.found(
             Condition::new(Check::PortDown, subject, Severity::Critical, reason, summary)
@@ -126,7 +132,31 @@ fn past_life(port: &Port) -> Option<String> {
         return Some(format!("it still has LID {lid}"));
     }
     let counted = |name: &str| port.counter(name).filter(|count| *count > 0).map(|count| format!("{name} is {count}"));
-    counted("link_downed").or_else(|| counted("port_rcv_packets"))
+    let received = || port.total(|meaning| (meaning == CounterKind::ReceivedPackets).then_some(1));
+    let received = || received().filter(|count| *count > 0).map(|count| format!("it has received {count} packets"));
+    counted("link_downed").or_else(|| counted("port_rcv_packets")).or_else(received)
+}
+
+/// What expects a port to be up, in words.
+fn expected_text(port: &Port, expected: ExpectedBy) -> String {
+    match expected {
+        ExpectedBy::Policy => "the policy expects it up".to_owned(),
+        ExpectedBy::Baseline => "it was up before".to_owned(),
+        ExpectedBy::OwnCounters => {
+            past_life(port).map_or("it was up before".to_owned(), |proof| format!("it was up before: {proof}"))
+        }
+    }
+}
+
+/// A port that says that it is up, over an interface that is not.
+fn describe_dark(key: &PortKey, state: PortState, netdev: &Netdev, why: &str) -> (FindingReason, String) {
+    let (word, name) = (state.as_str(), &netdev.name);
+    let text = format!(
+        "{key} says {word}, but its interface {name} ({}) has no carrier, so it cannot carry traffic. Check \
+         `ip link show {name}` and the kernel log ({why}).",
+        netdev.pci_address
+    );
+    (FindingReason::NoCarrier, text)
 }
 
 fn describe_down(
@@ -137,13 +167,7 @@ fn describe_down(
     expected: ExpectedBy,
 ) -> (FindingReason, String) {
     let word = state.as_str();
-    let why = match expected {
-        ExpectedBy::Policy => "the policy expects it up".to_owned(),
-        ExpectedBy::Baseline => "it was up before".to_owned(),
-        ExpectedBy::OwnCounters => {
-            past_life(port).map_or("it was up before".to_owned(), |proof| format!("it was up before: {proof}"))
-        }
-    };
+    let why = expected_text(port, expected);
     if matches!(state, PortState::Init | PortState::Armed) {
         let text = "the link is up but no subnet manager has configured it. Check that a subnet manager runs and reaches this port";
         return (FindingReason::NoSubnetManager, format!("{key} is {word}: {text} ({why})."));
@@ -295,48 +319,6 @@ pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
                 .address(device.identity.pci_address)
                 .with_evidence("flaps", Some(count))
                 .with_evidence("last_flap_seconds_ago", Some(now.since(*last).as_secs())),
-        );
-    }
-}
-
-/// `port_errors`: an error counter rises faster than its limit.
-pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
-    let now = view.snapshot.taken.tick;
-    for (device, _, key) in ports(view) {
-        let windows = view.history.ports.get(&key).map(|past| &past.windows);
-        let mut over = Vec::new();
-        for limit in &view.policy.thresholds.errors {
-            let Some(rise) = windows.and_then(|all| all.get(limit.counter)?.rise(now, limit.window)) else { continue };
-            // A single look is shorter than the window: limits by the second are judged by their rate.
-            let short = view.instant && limit.window <= Duration::from_secs(60) && rise.observed < limit.window;
-            let allowed =
-                if short { limit.most * rise.observed.as_secs() / limit.window.as_secs() } else { limit.most };
-            if rise.count > allowed {
-                over.push((limit, rise));
-            }
-        }
-        let Some((first, _)) = over.first() else {
-            verdicts.ok(Check::PortErrors);
-            continue;
-        };
-        let reason = first.reason;
-        let list: Vec<String> = over
-            .iter()
-            .map(|(limit, rise)| {
-                let time = humantime::format_duration(Duration::from_secs(rise.observed.as_secs()));
-                format!("{} +{} in {time} (allowed: {})", limit.counter, rise.count, limit.text)
-            })
-            .collect();
-        let summary = format!(
-            "{key}: error counters rise above their limits: {}. Check cable and module first.",
-            list.join(", ")
-        );
-        let condition = Condition::new(Check::PortErrors, Subject::Port(key), Severity::Warning, reason, summary)
-            .address(device.identity.pci_address)
-            .clear_after(ERRORS_CLEAR);
-        verdicts.found(
-            over.iter()
-                .fold(condition, |condition, (limit, rise)| condition.with_evidence(limit.counter, Some(rise.count))),
         );
     }
 }

@@ -6,6 +6,7 @@
 //! folder with `sys/` and `proc/` is a host.
 
 pub mod benchmark_port;
+pub mod cards;
 pub mod collector;
 pub mod devlink;
 pub mod environment;
@@ -56,6 +57,7 @@ pub const COLLECTORS: &[Spec] = &[
     rdma::RESOURCES,
     rdma::QUEUE_PAIRS,
     pci::SPEC,
+    cards::SPEC,
     net::SPEC,
     sriov::SPEC,
     holders::SPEC,

@@ -10,6 +10,7 @@ use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, 
 use super::file::{Attribute, AttributeFile, CachedAttribute, PolledFile};
 use super::function::{DeviceFunction, DeviceInventory, address_of};
 use super::io::{DirStamp, reason_of};
+use super::rdma::interface;
 use super::text;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::net::Netdev;
@@ -28,12 +29,15 @@ pub const SPEC: Spec = Spec {
 };
 
 fn make(setup: &Setup) -> Box<dyn Collector> {
-    Box::new(NetdevCollector { filter: setup.filter.clone(), locations: BTreeMap::new() })
+    let filter = setup.filter.clone();
+    Box::new(NetdevCollector { filter, locations: BTreeMap::new(), shared: BTreeMap::new() })
 }
 
 struct NetdevCollector {
     filter: Filter,
     locations: BTreeMap<Arc<str>, NetdevLocation>,
+    /// The interface that an EFA device shares with another function, by device; `None` if it has none.
+    shared: BTreeMap<DeviceName, Option<(Arc<str>, NetdevLocation)>>,
 }
 
 /// Where an interface is.
@@ -60,6 +64,13 @@ impl Collector for NetdevCollector {
             }
         }
         self.members_of_bonds(cx);
+        self.shared.retain(|name, _| inventory.allowed.iter().any(|device| device.name == *name));
+        for device in &inventory.allowed {
+            let shared = self.shared.entry(device.name.clone()).or_insert_with(|| shared_interface(cx, device));
+            if let Some((name, location)) = shared {
+                self.locations.entry(Arc::clone(name)).or_insert_with(|| location.clone());
+            }
+        }
         // A name that went to another interface is left out once, so that its reader is opened anew.
         let stayed = |name: &str, location: &NetdevLocation| before.get(name).is_none_or(|old| old == location);
         let found = self.locations.iter().filter(|(name, location)| stayed(name, location));
@@ -88,6 +99,20 @@ impl NetdevCollector {
             }
         }
     }
+}
+
+/// The interface of an EFA device: `ena` has it, on a function of its own, with the same address.
+fn shared_interface(cx: &mut ReadContext<'_>, device: &DeviceFunction) -> Option<(Arc<str>, NetdevLocation)> {
+    let driver = cx.host.io.link(&device.function.join("driver")).ok()?;
+    if driver.file_name()? != "efa" {
+        return None;
+    }
+    let port = device.function.join("infiniband").join(device.name.as_str()).join("ports/1");
+    let guid = interface::first_gid(cx, &port)?;
+    let name = interface::by_address(cx, guid)?;
+    let directory = cx.host.resolve(&cx.host.sysfs.join("class/net").join(&*name)).ok()?;
+    let pci_address = directory.ancestors().skip(1).find_map(address_of)?;
+    Some((name, NetdevLocation { directory, pci_address, device: device.name.clone() }))
 }
 
 /// The members of the bond that an interface is in, itself included, with their directories and functions; none if it is

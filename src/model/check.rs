@@ -129,6 +129,8 @@ checks! {
     PortCounterSaturated = "port_counter_saturated",
     /// A device of the baseline or policy is missing.
     DeviceMissing = "device_missing",
+    /// An RDMA card has no driver, or its driver has made no RDMA device of it.
+    DeviceNoDriver = "device_no_driver",
     /// The PCIe path of active ports is slower than their rates.
     PcieBelowPortRate = "pcie_below_port_rate",
     /// A PCIe link runs below what both ends support.

@@ -17,7 +17,7 @@ pub enum CounterClass {
     Teardown,
     /// Work done.
     Traffic,
-    /// Not known to this version.
+    /// Not judged: what the hardware corrected, and what is not known to this version.
     Other,
 }
 
@@ -78,6 +78,8 @@ pub struct Counter {
     pub meaning: CounterKind,
     /// The raw value at which the field stands still, where it does.
     pub limit: Option<u64>,
+    /// The counter of `counters/` that it stands for, since that one could not be read.
+    pub stands_for: Option<Arc<str>>,
 }
 
 /// The counters of a port or device in a fixed order, shared by all readings of it.
@@ -125,6 +127,7 @@ pub fn layout(pma: &[Arc<str>], hardware: &[Arc<str>]) -> (CounterLayout, Counte
             name: Arc::clone(name),
             meaning: meaning(name, CounterDirectory::Pma),
             limit: pma_limit(name, extended),
+            stands_for: None,
         })
         .collect();
     let hardware_counters = hardware
@@ -138,10 +141,24 @@ pub fn layout(pma: &[Arc<str>], hardware: &[Arc<str>]) -> (CounterLayout, Counte
                 }
                 family => family,
             };
-            Counter { name: Arc::clone(name), meaning, limit: None }
+            Counter { name: Arc::clone(name), meaning, limit: None, stands_for: None }
         })
         .collect();
     (pma_counters.into(), hardware_counters)
+}
+
+/// The driver's own counters, where they count what a counter of `counters/` counts that could not be read; `None` if none
+/// of them does. bnxt_re has both, and its `counters/` fail with EINVAL on some kernels.
+pub fn stand_ins(hardware: &CounterLayout, unread: &[&Counter]) -> Option<CounterLayout> {
+    let stand_in = |counter: &Counter| {
+        let own = meaning(&counter.name, CounterDirectory::Hardware);
+        let is_traffic = !matches!(own, CounterKind::Event(_) | CounterKind::Level | CounterKind::TransmitWait);
+        let other = unread.iter().find(|other| is_traffic && same_family(other.meaning, own))?;
+        Some(Counter { meaning: own, stands_for: Some(Arc::clone(&other.name)), ..counter.clone() })
+    };
+    let found: Vec<Option<Counter>> = hardware.iter().map(stand_in).collect();
+    let any = found.iter().any(Option::is_some);
+    any.then(|| hardware.iter().zip(found).map(|(counter, found)| found.unwrap_or_else(|| counter.clone())).collect())
 }
 
 fn same_family(left: CounterKind, right: CounterKind) -> bool {
@@ -195,7 +212,7 @@ pub fn meaning(name: &str, group: CounterDirectory) -> CounterKind {
 
 /// Levels among the drivers' counters (bnxt_re, mana).
 fn is_level(name: &str) -> bool {
-    name.starts_with("active_") || name.starts_with("watermark_") || catalogue::LEVELS.contains(&name)
+    name.starts_with("active_") || name.starts_with("watermark_") || catalogue::is_level(name)
 }
 
 /// The class of an event counter; names unknown to this version are [`CounterClass::Other`]. hfi1 has hundreds of
@@ -203,7 +220,10 @@ fn is_level(name: &str) -> bool {
 pub fn class(name: &str) -> CounterClass {
     let name = name.strip_prefix("vport_").unwrap_or(name);
     let name = name.strip_suffix(",32").unwrap_or(name);
-    match catalogue::find(name) {
+    // hfi1 numbers virtual lanes, engines and contexts: XmitDscdVl3.
+    let unnumbered = name.trim_end_matches(|digit: char| digit.is_ascii_digit());
+    let numbered = || catalogue::find(unnumbered).filter(|_| name.starts_with(char::is_uppercase));
+    match catalogue::find(name).or_else(numbered) {
         Some((_, class)) => class,
         None if has_traffic_prefix(name) => CounterClass::Traffic,
         None if name.ends_with("Err") && name.starts_with(char::is_uppercase) && !name.ends_with("CorErr") => {
@@ -243,6 +263,26 @@ mod tests {
     }
 
     #[test]
+    fn a_drivers_counter_stands_for_one_that_could_not_be_read() {
+        let (pma, hardware) = layout(
+            &names(&["port_rcv_data", "port_xmit_data", "port_rcv_packets"]),
+            &names(&["rx_bytes", "tx_bytes", "rx_pkts", "active_qps", "seq_err_naks_rcvd"]),
+        );
+        let unread: Vec<&Counter> = pma.iter().filter(|counter| &*counter.name != "port_xmit_data").collect();
+        let stand_ins = stand_ins(&hardware, &unread).unwrap();
+        let of = |name: &str| stand_ins.iter().find(|c| &*c.name == name).unwrap();
+        assert_eq!(of("rx_bytes").meaning, CounterKind::ReceivedBytes { unit: 1 });
+        assert_eq!(of("rx_bytes").stands_for.as_deref(), Some("port_rcv_data"));
+        assert_eq!(of("rx_pkts").stands_for.as_deref(), Some("port_rcv_packets"));
+        assert_eq!(
+            (of("tx_bytes").meaning, &of("tx_bytes").stands_for),
+            (CounterKind::Event(CounterClass::Traffic), &None)
+        );
+        assert_eq!(of("active_qps").meaning, CounterKind::Level);
+        assert_eq!(super::stand_ins(&hardware, &[]), None);
+    }
+
+    #[test]
     fn a_name_in_both_directories_is_read_once() {
         let (pma, hardware) = layout(&names(&["link_downed"]), &names(&["link_downed", "sent_pkts"]));
         assert_eq!(pma.len(), 1);
@@ -267,7 +307,11 @@ mod tests {
         assert_eq!(class("rnr_nak_retry_err"), CounterClass::Congestion);
         assert_eq!(class("req_cqe_flush_error"), CounterClass::Teardown);
         assert_eq!(class("vport_out_of_buffer"), CounterClass::Congestion);
-        assert_eq!(class("RxTidFLGMs,32"), CounterClass::Other);
+        assert_eq!(class("RxTidFLGMs,32"), CounterClass::Retransmission);
+        assert_eq!(class("RxICrcErr,32"), CounterClass::Error);
+        assert_eq!(class("XmitDscdVl3"), CounterClass::Congestion);
+        assert_eq!(class("RcvHdrOvr159"), CounterClass::Congestion);
+        assert_eq!(class("Pio Reserved 31"), CounterClass::Other);
         assert_eq!(class("ip4InOctets"), CounterClass::Traffic);
         assert_eq!(class("impaired_remote_conn_events"), CounterClass::Error);
         assert_eq!(class("PioWriteOverflowErr"), CounterClass::Error);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::benchmark::BenchmarkHistories;
-use super::ids::{PciAddress, PortKey};
+use super::ids::{DeviceName, PciAddress, PortKey};
 use super::irq::NodeCpus;
 use super::time::BootTime;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, total};
@@ -179,6 +179,8 @@ pub struct IrqHistory {
 pub struct History {
     /// Ports.
     pub ports: BTreeMap<PortKey, PortHistory>,
+    /// Windows of the counters of devices that rules look at, by counter name.
+    pub devices: BTreeMap<DeviceName, BTreeMap<Arc<str>, CounterWindow>>,
     /// PCI functions.
     pub functions: BTreeMap<PciAddress, LinkHistory>,
     /// CPUs by node, with those that do not run now.

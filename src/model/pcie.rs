@@ -16,6 +16,17 @@ impl PciClass {
         self.0 >> 8 == 0x0604
     }
 
+    /// Whether the function is a network controller of any kind (base class 02), or an InfiniBand one of before there was
+    /// a class for them (0c06).
+    pub fn is_network(self) -> bool {
+        self.0 >> 16 == 0x02 || self.is_fabric()
+    }
+
+    /// Whether the function is an InfiniBand (0207, once 0c06) or Omni-Path (0208) controller.
+    pub fn is_fabric(self) -> bool {
+        matches!(self.0 >> 8, 0x0207 | 0x0208 | 0x0c06)
+    }
+
     /// Whether devices of this class slow their link down when idle: display controllers and accelerators do,
     /// network and InfiniBand controllers do not.
     pub fn saves_link_power(self) -> bool {
@@ -124,6 +135,23 @@ pub struct PciFunction {
     pub link: LinkEnd,
     /// Its error counters.
     pub aer: Aer,
+}
+
+/// A card that can do RDMA, with no RDMA device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RdmaCard {
+    /// Its function.
+    pub address: PciAddress,
+    /// Class code.
+    pub class: PciClass,
+    /// Vendor and device identifiers.
+    pub ids: (u16, u16),
+    /// Bound driver.
+    pub driver: Option<Arc<str>>,
+    /// Whether its driver has made nothing of it.
+    pub is_idle: bool,
+    /// Whether its part for RDMA is there, and no driver has it: its module is not loaded.
+    pub lacks_rdma_driver: bool,
 }
 
 #[cfg(test)]

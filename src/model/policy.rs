@@ -139,7 +139,7 @@ impl Default for Thresholds {
                 of_driver("to_retransmits", 60, MINUTE, "1 a second"),
                 of_driver("requester_timeout", 60, MINUTE, "1 a second"),
                 of_driver("sq_num_to", 60, MINUTE, "1 a second"),
-                of_driver("rc_timeouts", 60, MINUTE, "1 a second"),
+                of_driver("RcTimeOut", 60, MINUTE, "1 a second"),
                 // What the device itself could not do.
                 of_driver("unrecoverable_err", 0, HOUR, "none"),
                 of_driver("res_mem_err", 0, HOUR, "none"),

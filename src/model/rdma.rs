@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use super::counter::Counters;
+use super::counter::{Counter, CounterKind, Counters};
 use super::ids::{DeviceName, Guid, PciAddress};
+use super::net::Netdev;
 use super::reading::Reading;
 use super::time::BootTime;
 use super::units::BytesPerSecond;
@@ -211,13 +212,31 @@ impl Port {
         matches!(self.state, Reading::Value(PortState::Active | PortState::ActiveDefer))
     }
 
+    /// Whether its interface is up and has no carrier, whatever the port says: EFA's port always says ACTIVE. IPoIB's
+    /// carrier is no sign of the link.
+    pub fn lacks_carrier(&self, netdev: &Netdev) -> bool {
+        self.link_layer != Some(LinkLayer::InfiniBand)
+            && self.netdev.as_deref() == Some(&*netdev.name)
+            && netdev.carrier == Reading::Value(false)
+    }
+
     /// The raw value of a counter, from whichever directory has it.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.pma.get(name).or_else(|| self.hardware.get(name))
     }
 
+    /// The value for a meaning in its family's unit: of `counters/`, else of `hw_counters/`. A counter that stands for one
+    /// that could not be read goes on doing so, as both started at different times.
+    pub fn total(&self, wanted: impl Fn(CounterKind) -> Option<u64>) -> Option<u64> {
+        let stands_in = |counter: &Counter| counter.stands_for.is_some() && wanted(counter.meaning).is_some();
+        if self.hardware.layout.iter().any(stands_in) {
+            return self.hardware.total(wanted);
+        }
+        self.pma.total(&wanted).or_else(|| self.hardware.total(&wanted))
+    }
+
     /// All counters and their raw values.
-    pub fn counters(&self) -> impl Iterator<Item = (&super::counter::Counter, u64)> {
+    pub fn counters(&self) -> impl Iterator<Item = (&Counter, u64)> {
         self.pma.iter().chain(self.hardware.iter())
     }
 }

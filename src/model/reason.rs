@@ -253,6 +253,8 @@ label_enum! {
         CommandFailed = "command_failed",
         /// Kernel message of this kind.
         ProbeFailed = "probe_failed",
+        /// A card has no driver.
+        NoDriver = "no_driver",
         /// Kernel message of this kind.
         CardRemoved = "card_removed",
         /// Kernel message of this kind.

@@ -79,6 +79,11 @@ impl HistoryUpdater {
         let settled = self.settled(snapshot, &policy.thresholds);
         self.devices_come_and_go(snapshot, &mut news);
         for device in snapshot.devices() {
+            if !device.counters.layout.is_empty() {
+                let windows = history.devices.entry(device.name.clone()).or_default();
+                let reset = push_limited(windows, policy, device.counters_at, |name| device.counters.get(name));
+                report_reset(device.name.as_str(), &reset, &mut news);
+            }
             for port in &device.ports {
                 let key = PortKey { device: device.name.clone(), port: port.number };
                 let track = self.ports.entry(key.clone()).or_default();
@@ -124,6 +129,7 @@ impl HistoryUpdater {
             self.ports.remove(&key);
             self.roce.forget_port(&key);
         }
+        history.devices.retain(|name, _| devices.contains(name.as_str()));
         let mut functions: BTreeSet<PciAddress> = topology.links.values().map(|link| link.name).collect();
         functions.extend(listed("pci").iter().filter_map(|key| key.parse::<PciAddress>().ok()));
         functions.extend(snapshot.all::<IrqFunction>().map(|function| function.address));
@@ -250,20 +256,8 @@ impl PortTracker {
         }
         self.counters_at = Some(device.counters_at);
         self.link_downed = downed.or(self.link_downed);
-        let mut reset = Vec::new();
-        for limit in &policy.thresholds.errors {
-            let Some(value) = port.counter(limit.counter) else { continue };
-            if !past.windows.contains_key(limit.counter) {
-                past.windows.insert(Arc::from(limit.counter), CounterWindow::new(limit.window));
-            }
-            if past.windows.get_mut(limit.counter).is_some_and(|window| window.push(device.counters_at, value)) {
-                reset.push(limit.counter);
-            }
-        }
-        if !reset.is_empty() {
-            let text = format!("{key}: {} went backwards: reset by someone, or by the driver", reset.join(", "));
-            news.push((EventKind::CounterReset, key.to_string(), text));
-        }
+        let reset = push_limited(&mut past.windows, policy, device.counters_at, |name| port.counter(name));
+        report_reset(&key.to_string(), &reset, news);
         past.traffic = self.traffic(port, device.counters_at);
     }
 
@@ -284,9 +278,7 @@ impl PortTracker {
     /// The busier direction since the last reading.
     fn traffic(&mut self, port: &Port, at: BootTime) -> Option<BytesPerSecond> {
         use crate::model::counter::CounterKind::{ReceivedBytes, TransmittedBytes};
-        let total = |wanted: fn(crate::model::counter::CounterKind) -> Option<u64>| {
-            port.pma.total(wanted).or_else(|| port.hardware.total(wanted))
-        };
+        let total = |wanted: fn(crate::model::counter::CounterKind) -> Option<u64>| port.total(wanted);
         let received = total(|meaning| if let ReceivedBytes { unit } = meaning { Some(unit) } else { None })?;
         let sent = total(|meaning| if let TransmittedBytes { unit } = meaning { Some(unit) } else { None })?;
         let (before, old_received, old_sent) = self.bytes.replace((at, received, sent))?;
@@ -294,6 +286,33 @@ impl PortTracker {
         let moved = received.saturating_sub(old_received).max(sent.saturating_sub(old_sent));
         #[expect(clippy::cast_precision_loss, reason = "a rate, not a count")]
         (time > 0.0).then(|| BytesPerSecond(moved as f64 / time))
+    }
+}
+
+/// Adds the counters that have a limit to their windows; the names of those that went backwards.
+fn push_limited(
+    windows: &mut BTreeMap<Arc<str>, CounterWindow>,
+    policy: &Policy,
+    at: BootTime,
+    value: impl Fn(&str) -> Option<u64>,
+) -> Vec<&'static str> {
+    let mut reset = Vec::new();
+    for limit in &policy.thresholds.errors {
+        let Some(value) = value(limit.counter) else { continue };
+        if !windows.contains_key(limit.counter) {
+            windows.insert(Arc::from(limit.counter), CounterWindow::new(limit.window));
+        }
+        if windows.get_mut(limit.counter).is_some_and(|window| window.push(at, value)) {
+            reset.push(limit.counter);
+        }
+    }
+    reset
+}
+
+fn report_reset(subject: &str, reset: &[&str], news: &mut Vec<HistoryEvent>) {
+    if !reset.is_empty() {
+        let text = format!("{subject}: {} went backwards: reset by someone, or by the driver", reset.join(", "));
+        news.push((EventKind::CounterReset, subject.to_owned(), text));
     }
 }
 

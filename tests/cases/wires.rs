@@ -36,12 +36,7 @@ const fn whole(host: &'static str, gigabits: f64) -> Expected {
 fn expected() -> Vec<Expected> {
     let (gen3, gen4) = (8.0 * 128.0 / 130.0, 16.0 * 128.0 / 130.0);
     vec![
-        Expected {
-            host: "wires-of-a-bond-over-one-card",
-            installed: 400.0,
-            share: gen4 * 16.0,
-            cause: "by_design",
-        },
+        Expected { host: "wires-of-a-bond-over-one-card", installed: 400.0, share: gen4 * 16.0, cause: "by_design" },
         Expected {
             host: "wires-of-a-bond-over-two-cards",
             installed: 200.0,

@@ -239,15 +239,17 @@ fn wires(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Wire) -> 
     for row in whole(view) {
         let [device, number] = labels(row);
         for wire in row.lane.map_or(&[][..], |lane| &lane.wires) {
-            out.known(&[device, number, wire.function.into(), wire.netdev.as_ref().into()], of(wire).map(|rate| rate.0));
+            out.known(
+                &[device, number, wire.function.into(), wire.netdev.as_ref().into()],
+                of(wire).map(|rate| rate.0),
+            );
         }
     }
 }
 
 fn total(view: &ReportView<'_>, out: &mut Series<'_, '_>, wanted: impl Fn(CounterKind) -> Option<u64>) {
     for row in whole(view) {
-        let port = row.port;
-        if let Some(value) = port.pma.total(&wanted).or_else(|| port.hardware.total(&wanted)) {
+        if let Some(value) = row.port.total(&wanted) {
             out.counter(&labels(row), value);
         }
     }

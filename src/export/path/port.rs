@@ -101,6 +101,12 @@ impl<'a> PathEnd<'a> {
         if !saturated.is_empty() {
             lines.push(format!("at their maximum, no longer counting: {}", saturated.join(", ")));
         }
+        let stand_ins =
+            port.hardware.iter().filter_map(|(counter, _)| Some((&counter.name, counter.stands_for.as_ref()?)));
+        let stand_ins: Vec<String> = stand_ins.map(|(own, other)| format!("{own} for {other}")).collect();
+        if !stand_ins.is_empty() {
+            lines.push(format!("counters/ could not be read, so hw_counters/ stand in: {}", stand_ins.join(", ")));
+        }
         if !errors.is_empty() {
             lines.push(format!("errors counted so far: {}", errors.join(", ")));
         }

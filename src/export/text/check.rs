@@ -10,6 +10,7 @@ use crate::export::view::{UnknownGroup, summarize, unknowns};
 use crate::model::check::{Severity, Status};
 use crate::model::finding::Finding;
 use crate::model::host::Environment;
+use crate::model::pcie::RdmaCard;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fault;
 use crate::model::time::BootTime;
@@ -140,7 +141,10 @@ fn inventory(report: &HostReport) -> String {
     match (devices, report.snapshot.collector("rdma")) {
         (0, None) => "RDMA devices are not read (collector rdma is off)".to_owned(),
         (0, Some(rdma)) if rdma.listed.is_none() => "cannot list RDMA devices".to_owned(),
-        (0, _) => "no RDMA device here".to_owned(),
+        (0, _) => match report.snapshot.all::<RdmaCard>().count() {
+            0 => "no RDMA device here".to_owned(),
+            cards => format!("no RDMA device, but {} that can do RDMA", counted(cards, "card")),
+        },
         _ => format!("{}, {active} of {} active{unknown}", counted(devices, "device"), counted(ports, "port")),
     }
 }

@@ -15,6 +15,7 @@ use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
 use reader::PciFunctionReader;
+pub(super) use reader::is_idle;
 
 /// The collector of PCI functions.
 pub const SPEC: Spec = Spec {

@@ -215,7 +215,7 @@ fn has(names: &[String], name: &str) -> bool {
 
 /// Whether a directory has nothing that a driver makes of a function: no RDMA device, no interface, no interrupts, no
 /// device for the driver's other parts (`mlx5_core.eth.0`). VFs are their holders' matter.
-pub(super) fn is_idle(names: &[String]) -> bool {
+pub(in crate::host) fn is_idle(names: &[String]) -> bool {
     let made = |name: &String| {
         matches!(&**name, "infiniband" | "net" | "physfn" | "msi_irqs")
             || name.split('.').nth(2).is_some_and(|number| number.bytes().all(|byte| byte.is_ascii_digit()))

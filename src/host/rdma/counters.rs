@@ -9,7 +9,9 @@ use crate::host::file::PolledFile;
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::netlink::nldev;
 use crate::host::text;
-use crate::model::counter::{CounterClass, CounterDirectory, CounterKind, CounterLayout, Counters, layout, meaning};
+use crate::model::counter::{
+    CounterClass, CounterDirectory, CounterKind, CounterLayout, Counters, layout, meaning, stand_ins,
+};
 use crate::model::ids::natural;
 use crate::model::reading::{ReadError, Reading};
 
@@ -33,6 +35,8 @@ pub(super) struct CounterDirs {
     hardware: StampedDirectory,
     pma_files: CounterFiles,
     hardware_files: CounterFiles,
+    /// Whether nothing was read yet since the directories were listed.
+    is_new: bool,
 }
 
 struct StampedDirectory {
@@ -95,7 +99,13 @@ impl CounterDirs {
 
     fn new(pma: Option<StampedDirectory>, parent: &Path) -> Self {
         let hardware = StampedDirectory::new(parent.join("hw_counters"));
-        Self { pma, hardware, pma_files: CounterFiles::default(), hardware_files: CounterFiles::default() }
+        Self {
+            pma,
+            hardware,
+            pma_files: CounterFiles::default(),
+            hardware_files: CounterFiles::default(),
+            is_new: true,
+        }
     }
 
     /// Lists the directories again if they changed; true if so.
@@ -110,6 +120,7 @@ impl CounterDirs {
             self.pma_files = CounterFiles::new(pma, &directory.path);
         }
         self.hardware_files = CounterFiles::new(hardware, &self.hardware.path);
+        self.is_new = true;
         true
     }
 
@@ -122,6 +133,14 @@ impl CounterDirs {
     pub(super) fn read(&mut self, cx: &mut ReadContext<'_>, hardware: &CounterSource<'_>) {
         self.pma_files.read(cx, &CounterSource::Files);
         self.hardware_files.read(cx, hardware);
+        // Only now: a counter that takes over later would look as if the other had been reset.
+        if std::mem::take(&mut self.is_new) {
+            let Counters { layout, values } = &self.pma_files.last;
+            let unread = layout.iter().zip(values).filter(|(_, value)| value.is_none()).map(|(counter, _)| counter);
+            if let Some(layout) = stand_ins(&self.hardware_files.last.layout, &unread.collect::<Vec<_>>()) {
+                self.hardware_files.last.layout = layout;
+            }
+        }
     }
 
     /// The last values of `counters/`.

@@ -1,6 +1,7 @@
 //! RDMA devices and their ports: `/sys/class/infiniband`, and rdma netlink if the running kernel supports it.
 
 mod counters;
+pub(super) mod interface;
 mod netlink;
 mod port;
 mod reader;

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::counters::{CounterDirs, CounterSource, stamp};
+use super::interface::{self, parse_gid};
 use super::reader::once;
 use crate::host::collector::ReadContext;
 use crate::host::file::PolledFile;
@@ -43,6 +44,9 @@ pub(super) struct PortFiles {
     physical_state: Reading<PhysicalState>,
     rate: Reading<PortRate>,
     lids: (Option<u32>, Option<u32>),
+    /// The GUID whose interface was last searched for, and what was found.
+    searched: Option<Guid>,
+    by_address: Option<Arc<str>>,
 }
 
 impl PortFiles {
@@ -66,6 +70,8 @@ impl PortFiles {
             physical_state: Reading::Absent,
             rate: Reading::Absent,
             lids: (None, None),
+            searched: None,
+            by_address: None,
             dir,
         }
     }
@@ -158,7 +164,24 @@ impl PortFiles {
         self.guid = once(cx, &self.dir.join("gids/0"), parse_gid);
         // EINVAL means that the entry has no interface, as on every InfiniBand port.
         let netdev = PolledFile::new(self.dir.join("gid_attrs/ndevs/0")).read_unless_down(cx, text::label);
-        self.netdev = netdev.value();
+        self.netdev = netdev.value().or_else(|| self.other_netdev(cx));
+    }
+
+    /// The interface of a port whose GID table names none.
+    fn other_netdev(&mut self, cx: &mut ReadContext<'_>) -> Option<Arc<str>> {
+        let device = self.dir.parent()?.parent()?.to_owned();
+        match &self.link_layer {
+            Some(LinkLayer::Ethernet) => interface::by_number(cx, &device, self.number),
+            // EFA. All interfaces of the host are looked at, so not again while the GID is the same.
+            Some(LinkLayer::Other(_)) => {
+                if self.guid != self.searched {
+                    self.searched = self.guid;
+                    self.by_address = self.guid.and_then(|guid| interface::by_address(cx, guid));
+                }
+                self.by_address.clone()
+            }
+            Some(LinkLayer::InfiniBand) | None => None,
+        }
     }
 
     fn take_netdev(&mut self, name: Option<&str>) {
@@ -282,16 +305,6 @@ fn parse_lid(bytes: &[u8]) -> Reading<u32> {
         Some(lid) => Reading::Value(lid),
         None => Reading::Unreadable(ReadError::Malformed),
     }
-}
-
-/// The port's GUID in a GID: eight groups of four digits. Entries that are zero, or hold an IPv4 address, have none.
-fn parse_gid(bytes: &[u8]) -> Reading<Guid> {
-    let Ok(text) = std::str::from_utf8(bytes) else { return Reading::Unreadable(ReadError::Malformed) };
-    let is_group = |group: &str| group.len() == 4 && group.bytes().all(|byte| byte.is_ascii_hexdigit());
-    if text.split(':').count() != 8 || !text.split(':').all(is_group) {
-        return Reading::Unreadable(ReadError::Malformed);
-    }
-    Guid::from_gid(text).into()
 }
 
 #[cfg(test)]

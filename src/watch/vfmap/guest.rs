@@ -107,11 +107,11 @@ fn traffic(snapshot: &Snapshot, address: PciAddress) -> Option<(u64, u64)> {
     let devices = snapshot.devices().filter(|device| device.identity.pci_address == Some(address));
     let mut sum = None;
     for port in devices.flat_map(|device| &device.ports) {
-        let received = port.pma.total(|meaning| match meaning {
+        let received = port.total(|meaning| match meaning {
             CounterKind::ReceivedBytes { unit } => Some(unit),
             _ => None,
         });
-        let sent = port.pma.total(|meaning| match meaning {
+        let sent = port.total(|meaning| match meaning {
             CounterKind::TransmittedBytes { unit } => Some(unit),
             _ => None,
         });
