@@ -257,6 +257,10 @@ fn every_counter_of_the_kernel_is_in_the_catalogue() {
     }
 }
 
+fn is_c(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "c" || extension == "h")
+}
+
 /// The figures of the page are those of the source.
 #[test]
 fn what_was_looked_at_is_counted() {
@@ -273,7 +277,7 @@ fn what_was_looked_at_is_counted() {
                 let file = path.strip_prefix(&kernel).unwrap().to_str().unwrap().to_owned();
                 if path.is_dir() {
                     folders.push(path);
-                } else if owner(&file) == Some(directory) && (file.ends_with(".c") || file.ends_with(".h")) {
+                } else if owner(&file) == Some(directory) && is_c(Path::new(&file)) {
                     // What goes to a caller by netlink is no line of the log, and a WARN is the driver's own mistake.
                     let is_log =
                         |name: &str| !["NL_SET", "WARN", "netif_msg"].iter().any(|start| name.starts_with(start));

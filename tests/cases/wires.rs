@@ -1,6 +1,8 @@
 //! What hosts can move, added up: the metrics, the recording rules and `audit` count every wire once. The hosts are the
 //! recorded ones that are named `wires-`.
 
+#![allow(clippy::unwrap_used, clippy::float_cmp, reason = "tests; sums of rates are exact")]
+
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
@@ -137,7 +139,8 @@ fn recording_rules_count_every_wire_once() {
     let (mut installed, mut share, mut stranded) = (String::new(), String::new(), String::new());
     for (expected, reading) in hosts() {
         for sample in reading.samples.iter().filter(|it| is_recorded(&it.name)) {
-            let labels: String = sample.labels.iter().map(|(name, value)| format!(", {name}={value:?}")).collect();
+            let labels: Vec<_> = sample.labels.iter().map(|(name, value)| format!(", {name}={value:?}")).collect();
+            let labels = labels.concat();
             let name = format!("{}{{job=\"l\", instance=\"{}\"{labels}}}", sample.name, expected.host);
             writeln!(series, "      - {{series: '{name}', values: '{}x10'}}", sample.text).unwrap();
         }
@@ -154,16 +157,16 @@ fn recording_rules_count_every_wire_once() {
             line(&mut stranded, "", &cause, expected.installed - expected.share);
         }
     }
-    let test = |expression: &str, samples: &str| {
+    let query = |expression: &str, samples: &str| {
         format!("      - expr: {expression}\n        eval_time: 9m\n        exp_samples:\n{samples}")
     };
     let text = format!(
         "rule_files: [{}]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n{series}    \
          promql_expr_test:\n{}{}{}",
         rules.display(),
-        test("instance:lanewatch_port_installed_bytes_per_second:sum", &installed),
-        test("round(instance:lanewatch_port_share_bytes_per_second:sum)", &share),
-        test("round(instance:lanewatch_port_stranded_bytes_per_second:sum)", &stranded),
+        query("instance:lanewatch_port_installed_bytes_per_second:sum", &installed),
+        query("round(instance:lanewatch_port_share_bytes_per_second:sum)", &share),
+        query("round(instance:lanewatch_port_stranded_bytes_per_second:sum)", &stranded),
     );
     let folder = tempfile::TempDir::new().unwrap();
     let file = folder.path().join("wires.test.yml");
