@@ -16,7 +16,6 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::args::{CommonArgs, ServeArgs};
-use super::config::error::ConfigError;
 use super::error::CliError;
 use super::listen::{listen, url};
 use super::peer_services::{PeerServices, watch_peer_list};
@@ -31,7 +30,6 @@ use crate::bench::schedule::BenchmarkSchedule;
 use crate::bench::scheduler::{BenchmarkScheduler, ScheduledBenchmarks};
 use crate::export::AgentState;
 use crate::export::http::{App, HttpOptions, ReportSource, serve as serve_http};
-use crate::export::web::Web;
 use crate::model::finding::EventKind;
 use crate::watch::PollerHandle;
 use crate::watch::clock::SystemClock;
@@ -141,12 +139,13 @@ pub fn run(
     let options = HttpOptions {
         telemetry_path: web.telemetry_path.clone(),
         max_requests: web.max_requests,
+        public_snapshot: web.public_snapshot,
         ..HttpOptions::default()
     };
     let app = Arc::new(App::new(Arc::new(PollerReports(handle.clone())), options, agent));
     let mut encrypted = false;
     if let Some(file) = &web.config {
-        let web = Web::load(file).map_err(ConfigError::from)?;
+        let web = reload::read_web_config(file)?;
         encrypted = web.tls.is_some();
         reload::install(&app, web);
     }
@@ -186,7 +185,7 @@ pub fn run(
                 &handle,
                 &app,
             ));
-            let web_config = Box::pin(reload::watch_web_config(web.config.as_deref(), &app));
+            let web_config = Box::pin(reload::watch_web_config(web.config.as_deref(), web.allow_weaker_reload, &app));
             tokio::select! {
                 () = first_signal(&mut ends) => {}
                 _ = &mut ended => failed.set(true),

@@ -13,7 +13,7 @@ use super::agent;
 use super::args::{CommonArgs, DemoArgs};
 use super::error::CliError;
 use super::peer_services::PeerServices;
-use super::settings::Settings;
+use super::settings::{Settings, WebSettings};
 use crate::host::collector::Setup;
 use crate::host::example::{DEGRADES, Example, LOSES_LINK, RECOVERS, REGAINS_LINK, ROUND};
 use crate::model::finding::EventKind;
@@ -33,7 +33,8 @@ pub fn run(
     matches: &ArgMatches,
     args: &DemoArgs,
 ) -> Result<ExitCode, CliError> {
-    let web = settings.web(&args.web)?;
+    // Nothing of this machine is in it.
+    let web = WebSettings { public_snapshot: true, ..settings.web(&args.web)? };
     let mut example = Example::new().with_pace(args.pace);
     let setup = Setup { host: example.host(), filter: settings.filter.clone() };
     let engine = Engine::new(Arc::clone(&settings.policy), false);

@@ -33,8 +33,18 @@ pub fn url(address: SocketAddr, encrypted: bool) -> String {
     format!("{scheme}://{address}")
 }
 
+/// Connections that may wait to be accepted. The standard library's 128 are few: a crowd would make a scrape wait a
+/// second until its client's kernel tries again.
+const BACKLOG: i32 = 4096;
+
 /// `:10015` is every address of the host, in both families where it has both.
 async fn bind(address: &str) -> anyhow::Result<TcpListener> {
+    let listener = bind_address(address).await?;
+    rustix::net::listen(&listener, BACKLOG)?;
+    Ok(listener)
+}
+
+async fn bind_address(address: &str) -> anyhow::Result<TcpListener> {
     let Some(port) = address.strip_prefix(':') else {
         return Ok(TcpListener::bind(address).await?);
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Notify, oneshot};
@@ -15,13 +15,16 @@ use super::config::error::{ConfigError, ConfigErrors};
 use super::config::reference::restart_keys;
 use super::settings::Settings;
 use crate::export::http::App;
-use crate::export::web::Web;
+use crate::export::web::{Web, WebError};
 use crate::export::{AgentState, WebState};
 use crate::watch::{FileWatcher, PollerHandle};
 
 /// A file with an error is read once more after this, before the error is reported: it may be half written.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-
+/// A file that was not written to for so long is whole.
+const SETTLED_AFTER: Duration = Duration::from_secs(1);
+/// A file that is written to all the time is read after this.
+const MAX_SETTLE: Duration = Duration::from_secs(5);
 /// So long a read may take before it is reported: a network file system may hang.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -66,36 +69,80 @@ pub async fn watch_config(
     }
 }
 
-/// Reloads the web configuration at SIGHUP, and when it or a file that it names changes; never ends.
+/// Reads the web configuration before anything is served.
+///
+/// # Errors
+/// It cannot be used.
+pub fn read_web_config(file: &Path) -> Result<Web, ConfigError> {
+    settle(&[file.to_owned()]);
+    let web = Web::load(file);
+    if matches!(web, Err(WebError::Changing(_))) {
+        settle(&[file.to_owned()]);
+        return Ok(Web::load(file)?);
+    }
+    Ok(web?)
+}
+
+/// Reloads the web configuration at SIGHUP, and when it or a file that it names changes; never ends. One that asks
+/// clients for less than the one in force is refused unless `allow_weaker`.
 ///
 /// # Errors
 /// The system gives no signals.
-pub async fn watch_web_config(file: Option<&Path>, app: &App) -> std::io::Result<()> {
+pub async fn watch_web_config(file: Option<&Path>, allow_weaker: bool, app: &App) -> std::io::Result<()> {
     let Some(file) = file else { return std::future::pending().await };
     let mut hangup = signal(SignalKind::hangup())?;
-    let changes = FileChanges::new(app.web().files.clone());
+    let changes = FileChanges::new(app.web().files.paths());
     let failed = |error: &str| {
         app.change_agent(|agent| {
             agent.web = agent.web.map(|web| WebState { reload_successful: false, ..web });
         });
         tracing::error!("reload failed, the web configuration stays as it was: {error}");
     };
+    // A change after the files were read and before they were watched brings no event.
+    let mut missed = !are_current(app).await;
     loop {
-        let asked = wait_for_change(hangup.recv(), &changes).await;
+        let asked = !std::mem::take(&mut missed) && wait_for_change(hangup.recv(), &changes).await;
         let (file, before) = (file.to_owned(), app.web());
         let read = move || {
+            settle(&before.files.paths());
             let web = Web::load(&file)?;
-            web.no_weaker_than(&before, &file)?;
+            if !allow_weaker {
+                web.no_weaker_than(&before, &file)?;
+            }
             Ok::<_, ConfigError>(web)
         };
         match read_with_retry(asked, &changes, read, failed).await {
             Ok(web) => {
-                changes.set_files(web.files.clone());
-                tracing::info!("web configuration reloaded; open connections stay open");
+                changes.set_files(web.files.paths());
+                if web.is_stricter_than(&app.web()) {
+                    tracing::info!("web configuration reloaded; it is stricter, open connections are closed");
+                } else {
+                    tracing::info!("web configuration reloaded; open connections stay open");
+                }
                 install(app, web);
+                missed = !are_current(app).await;
             }
             Err(error) => failed(&error),
         }
+    }
+}
+
+/// Whether the files of the web configuration in force are as they were when they were read.
+async fn are_current(app: &App) -> bool {
+    let files = app.web().files.clone();
+    read_on_own_thread(move || Ok::<_, ConfigError>(files.are_current()), |_| {}).await.unwrap_or(true)
+}
+
+/// Waits until none of the files was written to lately: it may be half written.
+fn settle(files: &[PathBuf]) {
+    let end = Instant::now() + MAX_SETTLE;
+    let is_fresh = |file: &PathBuf| {
+        let modified = std::fs::metadata(file).and_then(|meta| meta.modified()).ok();
+        // A time in the future is that of another clock.
+        modified.and_then(|modified| modified.elapsed().ok()).is_some_and(|age| age < SETTLED_AFTER)
+    };
+    while files.iter().any(is_fresh) && Instant::now() < end {
+        std::thread::sleep(SETTLED_AFTER / 5);
     }
 }
 
@@ -105,7 +152,7 @@ pub fn install(app: &App, web: Web) {
         tracing::warn!("{remark}");
     }
     let (reloaded, certificate_expires) = (SystemTime::now(), web.certificate_expires);
-    app.set_web(Arc::new(web));
+    app.set_web(web);
     app.change_agent(|agent: &mut AgentState| {
         agent.web = Some(WebState { reload_successful: true, reloaded, certificate_expires });
     });

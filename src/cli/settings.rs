@@ -69,6 +69,10 @@ pub struct WebSettings {
     pub systemd_socket: bool,
     /// The web configuration file.
     pub config: Option<PathBuf>,
+    /// Whether a reload may ask clients for less than before.
+    pub allow_weaker_reload: bool,
+    /// Whether everyone may read the snapshot.
+    pub public_snapshot: bool,
 }
 
 impl Settings {
@@ -174,6 +178,8 @@ impl Settings {
             max_requests: flags.max_requests.or(file.max_requests).unwrap_or(512),
             systemd_socket: flags.systemd_socket || file.systemd_socket.unwrap_or(false),
             config: flags.web_config.clone().or(file.config_file.clone()),
+            allow_weaker_reload: flags.allow_weaker_reload || file.allow_weaker_reload.unwrap_or(false),
+            public_snapshot: flags.public_snapshot || file.public_snapshot.unwrap_or(false),
         })
     }
 }

@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 use procfs::WithCurrentSystemInfo as _;
 
 use crate::bench::peers::request::RequestResult;
+use crate::export::clients::{ClosedConnection, ClosedCounts, TlsRejectionCounts};
 use crate::export::web::TlsRejection;
 
 /// What the agent is and how its configuration fared.
@@ -23,6 +24,8 @@ pub struct AgentState {
     pub web: Option<WebState>,
     /// Clients that got no encrypted connection; of interest where connections are encrypted.
     pub tls_rejections: TlsRejectionCounts,
+    /// Connections that the server closed.
+    pub closed_connections: ClosedCounts,
     /// Requests of peers by how they ended, in the order of [`RequestResult::ALL`]; `None` if no servers are started
     /// for them.
     pub probe_requests: Option<[u64; RequestResult::ALL.len()]>,
@@ -39,9 +42,6 @@ pub struct WebState {
     pub certificate_expires: Option<SystemTime>,
 }
 
-/// How many clients got no encrypted connection, in the order of [`TlsRejection::ALL`].
-pub type TlsRejectionCounts = [u64; TlsRejection::ALL.len()];
-
 impl Default for AgentState {
     fn default() -> Self {
         Self {
@@ -51,6 +51,7 @@ impl Default for AgentState {
             reloaded: None,
             web: None,
             tls_rejections: [0; TlsRejection::ALL.len()],
+            closed_connections: [0; ClosedConnection::ALL.len()],
             probe_requests: None,
         }
     }

@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod audit;
 pub mod catalogue;
+pub mod clients;
 pub mod exposition;
 pub mod families;
 pub mod family;

@@ -259,7 +259,7 @@ struct FileWatch {
 }
 
 /// What makes a file another one: device, inode, length, times of its content and of its entry.
-type Fingerprint = (u64, u64, u64, (i64, i64), (i64, i64));
+pub type Fingerprint = (u64, u64, u64, (i64, i64), (i64, i64));
 
 impl FileWatch {
     fn new(files: Vec<PathBuf>, inotify: Option<RecommendedWatcher>) -> Self {
@@ -323,7 +323,8 @@ impl FileWatch {
     }
 }
 
-fn fingerprint(file: &Path) -> Option<Fingerprint> {
+/// The fingerprint of a file, links followed; `None` if there is none.
+pub fn fingerprint(file: &Path) -> Option<Fingerprint> {
     let meta = std::fs::metadata(file).ok()?;
     let (content, entry) = ((meta.mtime(), meta.mtime_nsec()), (meta.ctime(), meta.ctime_nsec()));
     Some((meta.dev(), meta.ino(), meta.len(), content, entry))

@@ -22,7 +22,7 @@ pub mod store;
 pub mod vfmap;
 
 pub use engine::Engine;
-pub use file_watcher::FileWatcher;
+pub use file_watcher::{FileWatcher, Fingerprint, fingerprint};
 pub use poller::Poller;
 pub use poller_handle::PollerHandle;
 pub use report::HostReport;

@@ -68,6 +68,7 @@ impl Fixture {
     /// The same with more arguments; started again, it goes on where it was.
     pub fn start_with(mut self, config: &str, more: &[&str]) -> Self {
         self.configure(config);
+        self.backdate("web.yml");
         let ready = self.log().matches("message=ready").count();
         let mut command = program();
         let at = self.directory.path();
@@ -84,6 +85,12 @@ impl Fixture {
     /// Writes the web configuration.
     pub fn configure(&self, config: &str) {
         fs::write(self.path("web.yml"), config).unwrap();
+    }
+
+    /// Makes a file one that was written a minute ago.
+    pub fn backdate(&self, name: &str) {
+        let file = fs::File::options().append(true).open(self.path(name)).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_secs(60)).unwrap();
     }
 
     /// A path in the directory of the configuration.

@@ -11,6 +11,8 @@ mod matrix;
 mod passwords;
 mod prometheus;
 mod rotation;
+mod slow;
+mod weaken;
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -172,6 +172,14 @@ pub struct WebArgs {
     /// Take the listening sockets from systemd (LISTEN_FDS)
     #[arg(long = "web.systemd-socket", env = "LANEWATCH_WEB_SYSTEMD_SOCKET", hide_short_help = true)]
     pub systemd_socket: bool,
+    /// Apply a changed web configuration even if it asks clients for less
+    ///
+    /// Without this flag, a reload that drops TLS, certificates, names, versions or passwords that were asked for is refused.
+    #[arg(long = "web.allow-weaker-reload", env = "LANEWATCH_WEB_ALLOW_WEAKER_RELOAD", hide_short_help = true)]
+    pub allow_weaker_reload: bool,
+    /// Serve /api/v1/snapshot to clients that do not authenticate
+    #[arg(long = "web.public-snapshot", env = "LANEWATCH_WEB_PUBLIC_SNAPSHOT", hide_short_help = true)]
+    pub public_snapshot: bool,
 }
 
 /// `serve`.

@@ -59,6 +59,8 @@ pub const KEYS: &[Key] = &[
     key("web.config-file", "string", Some("none: plain HTTP for everyone"), "a YAML file", "TLS, users, headers and rate limit, in the format of Prometheus exporters"),
     key("web.max-requests", "integer", Some("512"), "0 to 100000; 0 is no limit", "maximum concurrent requests"),
     key("web.systemd-socket", "boolean", Some("false"), "", "take the listening sockets from systemd"),
+    key("web.allow-weaker-reload", "boolean", Some("false"), "", "apply a changed web configuration even if it asks clients for less than before"),
+    key("web.public-snapshot", "boolean", Some("false"), "", "serve `/api/v1/snapshot` to clients that do not authenticate"),
     key("collector.device-include", "string", Some("all devices"), "a regular expression", "read only RDMA devices whose whole name matches"),
     key("collector.device-exclude", "string", Some("no device"), "a regular expression", "skip RDMA devices whose whole name matches"),
     key("collector.disabled", "list of strings", Some("[]"), "names of collectors", "collectors that do not run"),

@@ -59,6 +59,8 @@ pub struct WebConfig {
     pub config_file: Option<PathBuf>,
     pub max_requests: Option<usize>,
     pub systemd_socket: Option<bool>,
+    pub allow_weaker_reload: Option<bool>,
+    pub public_snapshot: Option<bool>,
 }
 
 /// `[collector]`

@@ -1,6 +1,7 @@
 //! The agent, its collectors, what they could not read, and its process.
 
 use crate::assess::visibility::visibility;
+use crate::export::clients::ClosedConnection;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
 use crate::export::web::TlsRejection;
@@ -163,6 +164,20 @@ pub const FAMILIES: &[Family] = &[
         write: |view, out| {
             let encrypted = view.agent.web.is_some_and(|web| web.certificate_expires.is_some());
             for (why, count) in TlsRejection::ALL.iter().zip(view.agent.tls_rejections).filter(|_| encrypted) {
+                out.counter(&[why.as_str().into()], count);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_web_closed_connections_total",
+        kind: MetricKind::Counter,
+        help: "Connections that the server closed, by reason: the client read too slowly, too many answers or \
+               connections were open, or the web configuration became stricter.",
+        labels: &["reason"],
+        worst: "4",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (why, count) in ClosedConnection::ALL.iter().zip(view.agent.closed_connections) {
                 out.counter(&[why.as_str().into()], count);
             }
         },

@@ -16,9 +16,11 @@ use hyper::{Method, StatusCode};
 use super::negotiate;
 use super::probe_server::{ProbeRoute, ProbeServer};
 use super::response::{Client, Document, DocumentCache, HttpResponse, plain, respond};
+use super::table::{ConnectionLimits, ConnectionTable};
 use crate::export::agent::AgentState;
+use crate::export::clients::{ClientCounts, ClosedConnection};
 use crate::export::page;
-use crate::export::web::{AuthOutcome, TlsRejection, Web};
+use crate::export::web::{AuthOutcome, Web};
 use crate::watch::HostReport;
 
 /// Where reports come from.
@@ -44,11 +46,13 @@ pub struct HttpOptions {
     pub max_requests: usize,
     /// Connections that may be open at a time; beyond, the oldest idle one makes room.
     pub max_connections: usize,
+    /// Whether everyone may read the snapshot; otherwise only clients that show who they are.
+    pub public_snapshot: bool,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { telemetry_path: "/metrics".to_owned(), max_requests: 0, max_connections: 2_000 }
+        Self { telemetry_path: "/metrics".to_owned(), max_requests: 0, max_connections: 2_000, public_snapshot: false }
     }
 }
 
@@ -62,10 +66,15 @@ pub struct App {
     documents: DocumentCache,
     in_slot: AtomicUsize,
     probes: OnceLock<ProbeRoute>,
+    clients: Arc<ClientCounts>,
+    connections: Arc<ConnectionTable>,
+    counted: Mutex<Option<Instant>>,
 }
 
 /// Failed logins are logged at the first and then every so many.
 const LOGGED_EVERY: u64 = 100;
+/// How often counts of clients are taken over into the metrics.
+const COUNTED_EVERY: Duration = Duration::from_secs(1);
 /// How old facts may be at a scrape.
 const MAX_AGE: Duration = Duration::from_secs(1);
 /// What a scraper waits where it does not say.
@@ -76,6 +85,8 @@ impl App {
     /// An application over a source.
     pub fn new(source: Arc<dyn ReportSource>, options: HttpOptions, agent: AgentState) -> Self {
         let agent = Mutex::new(Arc::new(agent));
+        let clients = Arc::new(ClientCounts::default());
+        let limits = ConnectionLimits::new(options.max_connections);
         Self {
             source,
             options,
@@ -85,13 +96,22 @@ impl App {
             documents: DocumentCache::default(),
             in_slot: AtomicUsize::new(0),
             probes: OnceLock::new(),
+            connections: Arc::new(ConnectionTable::new(limits, Arc::clone(&clients))),
+            clients,
+            counted: Mutex::default(),
         }
     }
 
-    /// Takes a new web configuration. Connections that are open keep their encryption; whoever asks next is asked for
-    /// what it says.
-    pub fn set_web(&self, web: Arc<Web>) {
-        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = web;
+    /// Takes a new web configuration. If it asks for more than the last one, open connections are closed; else they
+    /// keep their encryption, and whoever asks next is asked for what it says.
+    pub fn set_web(&self, mut web: Web) {
+        let before = self.web();
+        web.inherit(&before);
+        let stricter = web.is_stricter_than(&before);
+        *self.web.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(web);
+        if stricter {
+            self.connections.close_all(ClosedConnection::AccessTightened);
+        }
     }
 
     /// The web configuration in force.
@@ -139,15 +159,10 @@ impl App {
         let web = self.web();
         let mut answer = match self.probes.get().filter(|_| ProbeRoute::matches(request)) {
             // Requests of peers have limits and signatures of their own.
-            Some(route) => {
-                let response = route.respond(client, request, body).await;
-                let counts = route.counts();
-                self.change_agent(|agent| agent.probe_requests = Some(counts));
-                response
-            }
+            Some(route) => route.respond(client, request, body).await,
             None => match self.refusal(&web, client.address, request).await {
                 Some(refusal) => refusal,
-                None => self.answer(request).await,
+                None => self.answer(request, client.certified || web.users.is_some()).await,
             },
         };
         for (name, value) in &web.headers {
@@ -156,13 +171,36 @@ impl App {
         answer
     }
 
-    /// Counts a client that got no encrypted connection.
-    pub(super) fn count_tls_rejection(&self, why: TlsRejection) {
-        self.change_agent(|agent| {
-            for (count, known) in agent.tls_rejections.iter_mut().zip(TlsRejection::ALL) {
-                *count += u64::from(known == why);
-            }
-        });
+    /// Counts of clients.
+    pub(super) fn clients(&self) -> &ClientCounts {
+        &self.clients
+    }
+
+    /// The open connections.
+    pub(super) fn connections(&self) -> Arc<ConnectionTable> {
+        Arc::clone(&self.connections)
+    }
+
+    /// Takes the counts of clients over into the state of the agent, at most once a second: each change makes the next
+    /// answer be encoded anew, and clients must not bring that about.
+    fn take_counts(&self) {
+        let now = Instant::now();
+        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if counted.is_some_and(|counted| now.duration_since(counted) < COUNTED_EVERY) {
+            return;
+        }
+        let (rejected, closed) = (self.clients.rejected(), self.clients.closed());
+        let probes = self.probes.get().map(ProbeRoute::counts);
+        let same = |agent: &AgentState| {
+            (agent.tls_rejections, agent.closed_connections, agent.probe_requests) == (rejected, closed, probes)
+        };
+        let mut agent = self.agent.lock().unwrap_or_else(PoisonError::into_inner);
+        if same(&agent) {
+            return;
+        }
+        *counted = Some(now);
+        let agent = Arc::make_mut(&mut agent);
+        (agent.tls_rejections, agent.closed_connections, agent.probe_requests) = (rejected, closed, probes);
     }
 
     async fn refusal(&self, web: &Arc<Web>, peer: Option<IpAddr>, request: &Parts) -> Option<HttpResponse> {
@@ -186,8 +224,9 @@ impl App {
         }
     }
 
-    /// The answer to a request. For HEAD it has the body that GET would get; the server leaves it out.
-    pub async fn answer(&self, request: &Parts) -> HttpResponse {
+    /// The answer to a request of a client that showed who it is, or did not. For HEAD it has the body that GET would
+    /// get; the server leaves it out.
+    async fn answer(&self, request: &Parts, authenticated: bool) -> HttpResponse {
         let Some(route) = self.route(request.uri.path()) else {
             return plain(StatusCode::NOT_FOUND, "not found\n");
         };
@@ -204,6 +243,9 @@ impl App {
             Route::Metrics => {
                 let format = negotiate::format(values(&request.headers, &header::ACCEPT));
                 self.fresh(Document::Metrics(format), &request.headers).await
+            }
+            Route::Document(Document::Snapshot) if !authenticated && !self.options.public_snapshot => {
+                plain(StatusCode::FORBIDDEN, SNAPSHOT_NEEDS_LOGIN)
             }
             Route::Document(document) => self.fresh(document, &request.headers).await,
         }
@@ -249,6 +291,7 @@ impl App {
 
     fn document(&self, document: Document, report: &Arc<HostReport>, headers: &HeaderMap) -> HttpResponse {
         let gzip = negotiate::gzip(values(headers, &header::ACCEPT_ENCODING));
+        self.take_counts();
         let agent = Arc::clone(&self.agent.lock().unwrap_or_else(PoisonError::into_inner));
         let Some(body) = self.documents.get(document, gzip, report, &agent, &self.options.telemetry_path) else {
             return plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded\n");
@@ -269,6 +312,9 @@ enum Route {
     Ready,
     Document(Document),
 }
+
+const SNAPSHOT_NEEDS_LOGIN: &str = "the snapshot needs a password or a verified client certificate \
+     (--web.config.file), or --web.public-snapshot\n";
 
 const NOT_READY: &str = "the first pass over the host is not complete\n";
 

@@ -4,13 +4,15 @@ use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use http_body_util::Full;
 use hyper::Request;
 use hyper::body::Incoming;
+use hyper::header::{self, HeaderValue};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
 use rustls::ServerConfig;
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
@@ -18,7 +20,8 @@ use tokio_rustls::server::TlsStream;
 
 use super::app::App;
 use super::response::Client;
-use super::stream::{Activity, Phase, TimeoutStream, Timeouts};
+use super::stream::{TimeoutStream, Timeouts, Transport};
+use super::table::{ConnectionEntry, Phase};
 use crate::export::web::TlsRejection;
 
 /// Longest head of a request, in bytes; longer ones are answered with 431.
@@ -26,36 +29,31 @@ const LONGEST_HEAD: usize = 16 * 1024;
 
 /// Serves HTTP/1 on a stream until it ends, its client runs out of time, or `shutdown` becomes true; then the
 /// request at hand is still answered.
-pub async fn drive<S>(stream: S, app: Arc<App>, activity: Arc<Activity>, mut shutdown: watch::Receiver<bool>)
-where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    drive_within(Timeouts::DEFAULT, stream, Client::default(), app, activity, &mut shutdown).await;
-}
-
-pub(super) async fn drive_within<S>(
+pub(super) async fn drive<S: Transport + Send + 'static>(
     timeouts: Timeouts,
     stream: S,
     client: Client,
     app: Arc<App>,
-    activity: Arc<Activity>,
+    entry: Arc<ConnectionEntry>,
     shutdown: &mut watch::Receiver<bool>,
-) where
-    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-{
-    let stream = TimeoutStream::new(stream, timeouts, Arc::clone(&activity));
+) {
+    let stream = TimeoutStream::new(stream, timeouts, Arc::clone(&entry));
     let service = service_fn(move |request: Request<Incoming>| {
-        let (app, activity) = (Arc::clone(&app), Arc::clone(&activity));
+        let (app, entry) = (Arc::clone(&app), Arc::clone(&entry));
         async move {
-            activity.set(Phase::Handling);
+            entry.set_phase(Phase::Handling);
             let (head, body) = request.into_parts();
-            let answer = app.respond(client, &head, body).await;
-            activity.set(Phase::Responding);
-            Ok::<_, Infallible>(answer)
+            let mut answer = app.respond(client, &head, body).await;
+            if let Some(date) = date() {
+                answer.headers_mut().insert(header::DATE, date);
+            }
+            entry.begin_answer(answer.body());
+            entry.set_phase(Phase::Responding);
+            Ok::<_, Infallible>(answer.map(Full::new))
         }
     });
     let mut server = http1::Builder::new();
-    server.max_buf_size(LONGEST_HEAD).header_read_timeout(None);
+    server.max_buf_size(LONGEST_HEAD).header_read_timeout(None).auto_date_header(false);
     // Boxed, so that connections that send nothing stay small.
     let mut connection = Box::pin(server.serve_connection(TokioIo::new(stream), service));
     let result = tokio::select! {
@@ -68,6 +66,12 @@ pub(super) async fn drive_within<S>(
     if let Err(error) = result {
         tracing::debug!(%error, "connection ended");
     }
+}
+
+/// The `Date` header now. hyper's own stays where it is after the clock was set back.
+fn date() -> Option<HeaderValue> {
+    let now = jiff::Timestamp::now();
+    HeaderValue::try_from(jiff::fmt::rfc2822::DateTimePrinter::new().timestamp_to_rfc9110_string(&now).ok()?).ok()
 }
 
 /// Resolves when `shutdown` is true, or its sender is gone.

@@ -1,32 +1,27 @@
-//! Accepts connections and limits how many there are. hyper has no such limit: beyond it, the oldest idle connection
-//! makes room.
+//! Accepts connections, and runs each on a task of its own.
 
-use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::mem::MaybeUninit;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Poll, ready};
 use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
-use tokio::task::AbortHandle;
 use tokio::time::{sleep, timeout};
 
 use super::app::App;
-use super::connection::{accept_tls, drive_within, shutdown_requested};
+use super::connection::{accept_tls, drive, shutdown_requested};
 use super::response::Client;
-use super::stream::{Activity, Phase, Timeouts};
+use super::stream::{Timeouts, Transport};
+use super::table::{ConnectionEntry, ConnectionTable, Phase};
 use crate::export::web::TlsRejection;
 
 /// How long requests at hand may take after the end was asked for.
 const GRACE: Duration = Duration::from_secs(3);
-/// Room in the kernel for what a client has not taken yet, in bytes; the kernel doubles it.
-const SEND_BUFFER: usize = 128 * 1024;
-
 /// Serves on every listener until `shutdown` resolves, then lets requests at hand end.
 pub async fn serve(listeners: Vec<TcpListener>, service: Arc<App>, shutdown: impl Future<Output = ()>) {
     serve_within(Timeouts::DEFAULT, listeners, service, shutdown).await;
@@ -38,7 +33,7 @@ pub(super) async fn serve_within(
     app: Arc<App>,
     shutdown: impl Future<Output = ()>,
 ) {
-    let connections = Arc::new(ConnectionTable { most: app.options().max_connections.max(1), open: Mutex::default() });
+    let connections = app.connections();
     let (end, ending) = watch::channel(false);
     for listener in listeners {
         let acceptor =
@@ -51,9 +46,7 @@ pub(super) async fn serve_within(
     // Every connection holds a receiver. hyper-util's `GracefulShutdown` waits for connections that speak HTTP already;
     // these may still be in a TLS handshake, or have sent nothing.
     if timeout(GRACE, end.closed()).await.is_err() {
-        for open in connections.lock().by_age.values() {
-            open.task.abort();
-        }
+        connections.abort_all();
     }
 }
 
@@ -77,6 +70,8 @@ impl Acceptor {
                 Ok((stream, peer)) => {
                     pause = FIRST_PAUSE;
                     self.admit(stream, peer.ip());
+                    // Requests at hand come first: a crowd that connects must not keep them waiting.
+                    tokio::task::yield_now().await;
                 }
                 Err(error) if is_the_clients(&error) => tracing::debug!(%error, "connection failed before it began"),
                 Err(error) => {
@@ -84,7 +79,7 @@ impl Acceptor {
                     if pause == FIRST_PAUSE {
                         tracing::warn!(%error, "cannot accept connections");
                     }
-                    self.connections.lock().close_oldest_idle();
+                    self.connections.close_oldest_idle();
                     sleep(pause).await;
                     pause = (pause * 2).min(Duration::from_secs(1));
                 }
@@ -92,28 +87,18 @@ impl Acceptor {
         }
     }
 
-    /// Starts a connection's task; with too many open and none idle the connection is closed.
+    /// Starts a connection's task, if there is room.
     fn admit(&self, stream: TcpStream, peer: IpAddr) {
-        let mut open = self.connections.lock();
-        if open.by_age.len() >= self.connections.most && !open.close_oldest_idle() {
-            tracing::debug!("too many connections");
-            return;
-        }
-        let id = open.next;
-        open.next += 1;
-        let activity = Arc::new(Activity::default());
-        // The lock is held until the connection is entered, so that its task cannot leave before.
-        let entry = ConnectionEntry { id, connections: Arc::clone(&self.connections) };
-        let connection = AcceptedConnection {
-            timeouts: self.timeouts,
-            peer,
-            app: Arc::clone(&self.app),
-            activity: Arc::clone(&activity),
-            ending: self.ending.clone(),
-            _entry: entry,
-        };
-        let task = tokio::spawn(connection.run(stream)).abort_handle();
-        open.by_age.insert(id, OpenConnection { task, activity });
+        self.connections.admit(peer, |entry| {
+            let connection = AcceptedConnection {
+                timeouts: self.timeouts,
+                peer,
+                app: Arc::clone(&self.app),
+                ending: self.ending.clone(),
+                entry: Arc::new(entry),
+            };
+            tokio::spawn(connection.run(stream)).abort_handle()
+        });
     }
 }
 
@@ -122,9 +107,8 @@ struct AcceptedConnection {
     timeouts: Timeouts,
     peer: IpAddr,
     app: Arc<App>,
-    activity: Arc<Activity>,
     ending: watch::Receiver<bool>,
-    _entry: ConnectionEntry,
+    entry: Arc<ConnectionEntry>,
 }
 
 impl AcceptedConnection {
@@ -142,8 +126,6 @@ impl AcceptedConnection {
         }
         // Otherwise the tail of a response waits for the acknowledgement of what came before.
         let _ = stream.set_nodelay(true);
-        // The kernel would buffer megabytes for a slow reader, and report progress only every other megabyte.
-        let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER);
         match tls {
             None => self.drive(stream, false).await,
             Some(tls) => {
@@ -154,20 +136,20 @@ impl AcceptedConnection {
                 match shaken.unwrap_or(Err(TlsRejection::Other)) {
                     Ok(stream) => {
                         // The time for the head of the first request begins now.
-                        self.activity.set(Phase::ReadingHead);
+                        self.entry.set_phase(Phase::ReadingHead);
                         let certified = verifies_clients && stream.get_ref().1.peer_certificates().is_some();
                         self.drive(stream, certified).await;
                     }
-                    Err(why) => self.app.count_tls_rejection(why),
+                    Err(why) => self.app.clients().reject(why),
                 }
             }
         }
     }
 
-    async fn drive<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(&mut self, stream: S, certified: bool) {
-        let (app, activity) = (Arc::clone(&self.app), Arc::clone(&self.activity));
+    async fn drive<S: Transport + Send + 'static>(&mut self, stream: S, certified: bool) {
+        let (app, entry) = (Arc::clone(&self.app), Arc::clone(&self.entry));
         let client = Client { address: Some(self.peer), certified };
-        drive_within(self.timeouts, stream, client, app, activity, &mut self.ending).await;
+        drive(self.timeouts, stream, client, app, entry, &mut self.ending).await;
     }
 }
 
@@ -202,48 +184,4 @@ async fn request(stream: &TcpStream, encrypted: bool) -> io::Result<()> {
 fn is_the_clients(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted)
-}
-
-struct ConnectionTable {
-    most: usize,
-    open: Mutex<OpenConnections>,
-}
-
-#[derive(Default)]
-struct OpenConnections {
-    next: u64,
-    by_age: BTreeMap<u64, OpenConnection>,
-}
-
-struct OpenConnection {
-    task: AbortHandle,
-    activity: Arc<Activity>,
-}
-
-impl ConnectionTable {
-    fn lock(&self) -> MutexGuard<'_, OpenConnections> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl OpenConnections {
-    /// Closes the connection that was accepted first of those that have no request at hand.
-    fn close_oldest_idle(&mut self) -> bool {
-        let idle = self.by_age.iter().find(|(_, open)| open.activity.is_idle()).map(|(id, _)| *id);
-        let Some(open) = idle.and_then(|id| self.by_age.remove(&id)) else { return false };
-        open.task.abort();
-        true
-    }
-}
-
-/// A connection's entry, for as long as its task lives.
-struct ConnectionEntry {
-    id: u64,
-    connections: Arc<ConnectionTable>,
-}
-
-impl Drop for ConnectionEntry {
-    fn drop(&mut self) {
-        self.connections.lock().by_age.remove(&self.id);
-    }
 }

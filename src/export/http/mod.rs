@@ -16,12 +16,11 @@ mod negotiate;
 mod probe_server;
 mod response;
 mod stream;
+mod table;
 
 pub use app::{App, HttpOptions, ReportSource};
-pub use connection::drive;
 pub use listen::serve;
 pub use probe_server::ProbeServer;
-pub use stream::Activity;
 
 #[cfg(test)]
 mod tests {
@@ -78,7 +77,9 @@ mod tests {
     const TIMEOUTS: Timeouts = Timeouts {
         head: Duration::from_millis(400),
         idle: Duration::from_millis(800),
-        stall: Duration::from_millis(900),
+        grace: Duration::from_millis(900),
+        least_rate: 100_000,
+        answer: Duration::from_secs(20),
     };
 
     struct Running {
@@ -142,7 +143,7 @@ mod tests {
             ("/-/ready", 200, "text/plain; charset=utf-8", "ready\n"),
             ("/api/v1/findings", 200, "application/json", "\"link_degraded\""),
             ("/api/v1/events", 200, "application/json", "\"link_changed\""),
-            ("/api/v1/snapshot", 200, "application/json", "\"path_bandwidth_bytes_per_second\""),
+            ("/api/v1/snapshot", 403, "text/plain; charset=utf-8", "--web.public-snapshot"),
             ("/metrics/", 404, "text/plain; charset=utf-8", "not found\n"),
             ("//metrics", 404, "text/plain; charset=utf-8", "not found\n"),
             ("/../metrics", 404, "text/plain; charset=utf-8", "not found\n"),
@@ -159,6 +160,15 @@ mod tests {
             assert!(head.contains(&format!("content-type: {content_type}")), "{path}: {head}");
             assert!(body.contains(part), "{path}: {body}");
         }
+    }
+
+    #[tokio::test]
+    async fn the_snapshot_is_public_if_that_is_wanted() {
+        let options = HttpOptions { public_snapshot: true, ..HttpOptions::default() };
+        let running = start(Fixed::with(testing::report()), options).await;
+        let (status, head, body) = get(running.address, "/api/v1/snapshot").await;
+        assert!(status == 200 && head.contains("application/json"), "{head}");
+        assert!(body.contains("\"path_bandwidth_bytes_per_second\""), "{body}");
     }
 
     #[tokio::test]
@@ -371,27 +381,52 @@ mod tests {
         assert!(began.elapsed() < TIMEOUTS.head * 10);
     }
 
-    #[tokio::test]
-    async fn a_reader_that_takes_nothing_is_dropped_and_a_slow_one_is_not() {
+    /// A report whose metrics have some 6 MB.
+    fn long_report() -> HostReport {
         let mut device = testing::report().snapshot.devices().next().unwrap().clone();
         let names: Vec<String> = (0..60_000).map(|number| format!("a_counter_with_a_long_name_{number}")).collect();
         let list: Vec<(&str, Option<u64>)> = names.iter().map(|name| (name.as_str(), Some(1))).collect();
         device.counters = testing::counters(&list, true);
-        let running =
-            start_within(TIMEOUTS, Fixed::with(testing::report_of(vec![device])), HttpOptions::default()).await;
-        let request = b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n";
-        let connect = || async {
-            let socket = tokio::net::TcpSocket::new_v4().unwrap();
-            socket.set_recv_buffer_size(4_096).unwrap();
-            let mut stream = socket.connect(running.address).await.unwrap();
-            stream.write_all(request).await.unwrap();
-            stream
-        };
-        let (mut dead, mut slow) = (connect().await, connect().await);
+        testing::report_of(vec![device])
+    }
+
+    /// Asks for the metrics with little room to receive them.
+    async fn reader(address: SocketAddr) -> TcpStream {
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(4_096).unwrap();
+        let mut stream = socket.connect(address).await.unwrap();
+        stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n").await.unwrap();
+        stream
+    }
+
+    /// Reads `step` bytes every `pause` until the answer or the connection ends; what came.
+    async fn read_slowly(stream: &mut TcpStream, step: usize, pause: Duration) -> Vec<u8> {
+        let (mut all, mut buffer) = (Vec::new(), vec![0; step]);
+        while let Ok(length) = stream.read(&mut buffer).await {
+            if length == 0 {
+                break;
+            }
+            all.extend(&buffer[..length]);
+            tokio::time::sleep(pause).await;
+        }
+        all
+    }
+
+    #[tokio::test]
+    async fn a_reader_below_the_least_rate_is_dropped_and_one_above_is_not() {
+        let running = start_within(TIMEOUTS, Fixed::with(long_report()), HttpOptions::default()).await;
+        let (mut dead, mut drip, mut slow) =
+            (reader(running.address).await, reader(running.address).await, reader(running.address).await);
+        let began = tokio::time::Instant::now();
+        // It takes something all the time, and too little.
+        let drip =
+            tokio::spawn(
+                async move { (read_slowly(&mut drip, 1_000, Duration::from_millis(100)).await, began.elapsed()) },
+            );
         let mut taken = vec![0; 200_000];
         let mut total = 0;
         for _ in 0..6 {
-            tokio::time::sleep(TIMEOUTS.stall / 3).await;
+            tokio::time::sleep(TIMEOUTS.grace / 3).await;
             total += slow.read_exact(&mut taken).await.unwrap();
         }
         let mut rest = Vec::new();
@@ -401,6 +436,86 @@ mod tests {
         let mut got = Vec::new();
         let _ = tokio::time::timeout(Duration::from_secs(5), dead.read_to_end(&mut got)).await.expect("closed");
         assert!(got.len() < total, "{} of {total}", got.len());
+        let (got, after) = drip.await.unwrap();
+        assert!(got.len() < total && after < TIMEOUTS.answer, "{} after {after:?}", got.len());
+        let [slow_readers, ..] = running.app.clients().closed();
+        assert_eq!(slow_readers, 2);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_a_longest_time_at_any_rate() {
+        let timeouts = Timeouts { answer: Duration::from_secs(2), ..TIMEOUTS };
+        let running = start_within(timeouts, Fixed::with(long_report()), HttpOptions::default()).await;
+        let (mut steady, began) = (reader(running.address).await, tokio::time::Instant::now());
+        let got = read_slowly(&mut steady, 20_000, Duration::from_millis(20)).await;
+        assert!(got.len() > 500_000 && got.len() < 5_000_000, "{}", got.len());
+        assert!(began.elapsed() > Duration::from_secs(1) && began.elapsed() < Duration::from_secs(10));
+    }
+
+    #[tokio::test]
+    async fn what_the_kernel_holds_for_a_client_counts_until_it_is_taken() {
+        // The answer fits into the kernel's buffer, so the server is done with it at once.
+        let running = start_within(TIMEOUTS, Fixed::with(testing::report()), HttpOptions::default()).await;
+        let mut silent = Vec::new();
+        for _ in 0..20 {
+            silent.push(reader(running.address).await);
+        }
+        let began = tokio::time::Instant::now();
+        while running.app.clients().closed()[0] < 20 {
+            assert!(began.elapsed() < Duration::from_secs(5), "{:?}", running.app.clients().closed());
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        assert!(began.elapsed() > TIMEOUTS.grace / 2, "{:?}", began.elapsed());
+        assert_eq!(get(running.address, "/metrics").await.0, 200);
+        assert_eq!(running.app.clients().closed()[0], 20);
+    }
+
+    #[tokio::test]
+    async fn readers_of_old_bodies_make_room() {
+        // Each of them asks when there is another report, so each holds a body of its own.
+        let source = Fixed::with(long_report());
+        let running = start(Arc::clone(&source), HttpOptions::default()).await;
+        let mut readers = Vec::new();
+        for _ in 0..9 {
+            readers.push(reader(running.address).await);
+            let mut first = [0; 100];
+            readers.last_mut().unwrap().read_exact(&mut first).await.unwrap();
+            *source.report.lock().unwrap() = Some(Arc::new(long_report()));
+        }
+        let closed = running.app.clients().closed()[1];
+        assert!((3..9).contains(&closed), "{closed}");
+        let mut rest = Vec::new();
+        assert!(readers[0].read_to_end(&mut rest).await.is_err(), "the oldest is the first to go");
+        rest.clear();
+        readers[8].read_to_end(&mut rest).await.unwrap();
+        assert!(rest.ends_with(b"\n"), "the newest is served");
+    }
+
+    #[tokio::test]
+    async fn a_crowd_that_reads_nothing_locks_nobody_out() {
+        let options = HttpOptions { max_connections: 20, ..HttpOptions::default() };
+        let running = start(Fixed::with(long_report()), options).await;
+        let mut crowd = Vec::new();
+        for _ in 0..30 {
+            crowd.push(reader(running.address).await);
+        }
+        assert_eq!(get(running.address, "/metrics").await.0, 200);
+        assert!(running.app.clients().closed()[1] >= 10, "{:?}", running.app.clients().closed());
+    }
+
+    #[tokio::test]
+    async fn answers_have_the_date_of_the_clock() {
+        let running = start(Fixed::with(testing::report()), HttpOptions::default()).await;
+        let (_, head, _) = get(running.address, "/-/healthy").await;
+        let date = head.lines().find_map(|line| line.strip_prefix("date: ")).unwrap();
+        let date = seconds_of(date);
+        assert!((jiff::Timestamp::now().as_second() - date).abs() < 5, "{head}");
+    }
+
+    /// Seconds since 1970 of a `Date` in lower case.
+    fn seconds_of(date: &str) -> i64 {
+        let date = date.replace("gmt", "+0000");
+        jiff::fmt::rfc2822::parse(&date).unwrap().timestamp().as_second()
     }
 
     #[tokio::test]

@@ -96,7 +96,7 @@ impl ProbeRoute {
     async fn work(&self, client: Client, request: &Parts, body: Incoming) -> Result<PeerResponse, Rejection> {
         let now = Instant::now();
         let busy = || Rejection::new(RequestResult::RateLimited, "too many requests");
-        if !self.each.of(client.address, 0, now).take(now) || !self.all.take(now) {
+        if !self.each.of(client.address, now).take(now) || !self.all.take(now) {
             return Err(busy());
         }
         let long = || {

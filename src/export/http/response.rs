@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use http_body_util::Full;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 
@@ -28,11 +27,11 @@ pub(super) struct Client {
 }
 
 /// A whole response.
-pub(super) type HttpResponse = Response<Full<Bytes>>;
+pub(super) type HttpResponse = Response<Bytes>;
 
 /// A response with a body.
 pub(super) fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> HttpResponse {
-    let mut response = Response::new(Full::new(body));
+    let mut response = Response::new(body);
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -67,6 +67,7 @@ pub(super) fn agent() -> Arc<AgentState> {
             certificate_expires: Some(now().wall + Duration::from_secs(86_400)),
         }),
         tls_rejections: std::array::from_fn(|index| index as u64 * 2),
+        closed_connections: std::array::from_fn(|index| index as u64 * 5),
         probe_requests: Some(std::array::from_fn(|index| index as u64 * 3)),
     })
 }

@@ -1,5 +1,6 @@
 //! What a client's certificate must be, and why a client gets no encrypted connection.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::IpAddr;
 use std::path::Path;
@@ -15,6 +16,7 @@ use x509_cert::der::Decode as _;
 use x509_cert::ext::pkix::SubjectAltName;
 use x509_cert::ext::pkix::name::GeneralName;
 
+use super::access::{Authorities, TlsAccess};
 use super::file::{Pem, Tls, WebError};
 
 const MODES: [&str; 5] = [
@@ -25,9 +27,10 @@ const MODES: [&str; 5] = [
     "RequireAndVerifyClientCert",
 ];
 
-/// Whether a certificate that a client showed was verified.
-pub(super) fn are_verified(tls: &Tls) -> bool {
-    matches!(tls.client_auth_type.as_deref(), Some("VerifyClientCertIfGiven" | "RequireAndVerifyClientCert"))
+/// Verifies the certificates of clients, and what it asks for.
+pub(super) struct ClientCheck {
+    pub(super) verifier: Arc<dyn ClientCertVerifier>,
+    pub(super) access: TlsAccess,
 }
 
 /// The verifier that `client_auth_type` names.
@@ -36,7 +39,8 @@ pub(super) fn verifier(
     tls: &Tls,
     authorities: Option<&Pem>,
     provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, WebError> {
+    remarks: &mut Vec<String>,
+) -> Result<ClientCheck, WebError> {
     let (mandatory, verified) = match tls.client_auth_type.as_deref().unwrap_or_default() {
         "" | "NoClientCert" => return none(path, tls, authorities),
         "RequestClientCert" => (false, false),
@@ -48,26 +52,49 @@ pub(super) fn verifier(
             return Err(WebError::value(path, "tls_server_config.client_auth_type", message));
         }
     };
-    let names = tls.client_allowed_sans.clone().unwrap_or_default();
-    if !names.is_empty() && !mandatory {
-        let message = "needs client_auth_type RequireAnyClientCert or RequireAndVerifyClientCert: a client without a \
-                       certificate has no names";
-        return Err(WebError::value(path, "tls_server_config.client_allowed_sans", message));
-    }
-    let chain = match (verified, authorities) {
-        (false, _) => None,
+    // An empty list allows no name, as in other exporters; only a missing one allows any.
+    let names: Option<BTreeSet<String>> = tls.client_allowed_sans.clone().map(BTreeSet::from_iter);
+    // A client without a certificate has no name.
+    let mandatory = mandatory || names.is_some();
+    let (chain, known) = match (verified, authorities) {
+        (false, _) => (None, None),
         (true, None) => {
-            let message = "is missing; there is nothing to verify clients' certificates with";
-            return Err(WebError::value(path, "tls_server_config.client_ca_file", message));
+            remarks.push(format!(
+                "{}: tls_server_config.client_ca_file: not given; certificates of every authority that this system trusts \
+                 are accepted",
+                path.display()
+            ));
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            if roots.is_empty() {
+                let message = "is missing, and this system has no authorities: no client's certificate can be verified";
+                return Err(WebError::value(path, "tls_server_config.client_ca_file", message));
+            }
+            (Some(by_authority(roots, provider)), Some(Authorities::System))
         }
-        (true, Some(authorities)) => Some(by_authority(path, authorities, provider)?),
+        (true, Some(authorities)) => {
+            let roots = roots(path, authorities, remarks)?;
+            let known = Authorities::own(&roots);
+            (Some(by_authority(roots, provider)), Some(known))
+        }
     };
-    let hints = chain.as_ref().map(|chain| chain.root_hint_subjects().to_vec()).unwrap_or_default();
+    let chain = chain.transpose().map_err(|error| {
+        let key = "tls_server_config.client_ca_file";
+        authorities.map_or_else(|| WebError::value(path, key, &*error), |pem| pem.wrong(path, &error))
+    })?;
+    let hints = match known {
+        // Hundreds of names that tell a client nothing.
+        Some(Authorities::System) | None => Vec::new(),
+        Some(Authorities::Own(_)) => {
+            chain.as_ref().map(|chain| chain.root_hint_subjects().to_vec()).unwrap_or_default()
+        }
+    };
+    let access = TlsAccess { mandatory, authorities: known, names: names.clone(), oldest_version: 0 };
     let algorithms = provider.signature_verification_algorithms;
-    Ok(Arc::new(ClientVerifier { mandatory, chain, hints, names, algorithms }))
+    Ok(ClientCheck { verifier: Arc::new(ClientVerifier { mandatory, chain, hints, names, algorithms }), access })
 }
 
-fn none(path: &Path, tls: &Tls, authorities: Option<&Pem>) -> Result<Arc<dyn ClientCertVerifier>, WebError> {
+fn none(path: &Path, tls: &Tls, authorities: Option<&Pem>) -> Result<ClientCheck, WebError> {
     if authorities.is_some() {
         let message = "is given, but client_auth_type asks for no certificate";
         return Err(WebError::value(path, "tls_server_config.client_ca_file", message));
@@ -76,22 +103,32 @@ fn none(path: &Path, tls: &Tls, authorities: Option<&Pem>) -> Result<Arc<dyn Cli
         let message = "is given, but client_auth_type asks for no certificate";
         return Err(WebError::value(path, "tls_server_config.client_allowed_sans", message));
     }
-    Ok(WebPkiClientVerifier::no_client_auth())
+    Ok(ClientCheck { verifier: WebPkiClientVerifier::no_client_auth(), access: TlsAccess::default() })
 }
 
-fn by_authority(
-    path: &Path,
-    authorities: &Pem,
-    provider: &Arc<CryptoProvider>,
-) -> Result<Arc<dyn ClientCertVerifier>, WebError> {
+/// The authorities of a file. What is none is left out, as long as something remains.
+fn roots(path: &Path, authorities: &Pem, remarks: &mut Vec<String>) -> Result<RootCertStore, WebError> {
     let mut roots = RootCertStore::empty();
+    let (mut left_out, mut last) = (0_usize, String::new());
     for certificate in authorities.certificates(path)? {
-        let added = roots.add(certificate);
-        added.map_err(|error| authorities.wrong(path, &format!("has a certificate that is no authority: {error}")))?;
+        if let Err(error) = roots.add(certificate) {
+            (left_out, last) = (left_out + 1, error.to_string());
+        }
     }
+    let complaint = |message: String| authorities.wrong(path, &message);
+    if roots.is_empty() {
+        return Err(complaint(format!("has a certificate that is no authority: {last}")));
+    }
+    if left_out > 0 {
+        remarks.push(complaint(format!("{left_out} certificates are no authorities, left out: {last}")).to_string());
+    }
+    Ok(roots)
+}
+
+fn by_authority(roots: RootCertStore, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, String> {
     WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
         .build()
-        .map_err(|error| authorities.wrong(path, &error.to_string()))
+        .map_err(|error| error.to_string())
 }
 
 /// Verifies the certificates of clients.
@@ -101,8 +138,8 @@ struct ClientVerifier {
     /// Verifies the chain up to an authority; `None` if any certificate is accepted.
     chain: Option<Arc<dyn ClientCertVerifier>>,
     hints: Vec<DistinguishedName>,
-    /// Names of which a certificate must have one; empty if any name is accepted.
-    names: Vec<String>,
+    /// Names of which a certificate must have one; `None` if any name is accepted.
+    names: Option<BTreeSet<String>>,
     algorithms: WebPkiSupportedAlgorithms,
 }
 
@@ -124,7 +161,9 @@ impl ClientCertVerifier for ClientVerifier {
         if let Some(chain) = &self.chain {
             chain.verify_client_cert(end_entity, intermediates, now)?;
         }
-        if !self.names.is_empty() && !names(end_entity)?.iter().any(|name| self.names.contains(name)) {
+        if let Some(allowed) = &self.names
+            && !names(end_entity)?.iter().any(|name| allowed.contains(name))
+        {
             return Err(Error::InvalidCertificate(CertificateError::NotValidForName));
         }
         Ok(ClientCertVerified::assertion())

@@ -10,6 +10,7 @@ use rustls::pki_types::pem::PemObject as _;
 use serde::Deserialize;
 
 use crate::host::fs::read_regular;
+use crate::watch::{Fingerprint, fingerprint};
 
 /// Longest file, in bytes.
 pub(super) const LONGEST: u64 = 1 << 20;
@@ -45,11 +46,34 @@ pub enum WebError {
         /// What is wrong and what is allowed.
         message: String,
     },
+    /// The file, or one that it names, was written to while it was read.
+    #[error("{0}: it, or a file that it names, is still being written")]
+    Changing(PathBuf),
 }
 
 impl WebError {
     pub(super) fn value(file: &Path, key: impl Into<String>, message: impl Into<String>) -> Self {
         Self::Value { file: file.to_owned(), key: key.into(), message: message.into() }
+    }
+}
+
+/// Files that a configuration is made from, as they were before they were read.
+#[derive(Debug, Clone, Default)]
+pub struct SourceFiles(Vec<(PathBuf, Option<Fingerprint>)>);
+
+impl SourceFiles {
+    pub(super) fn add(&mut self, path: &Path) {
+        self.0.push((path.to_owned(), fingerprint(path)));
+    }
+
+    /// Their paths.
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.0.iter().map(|(path, _)| path.clone()).collect()
+    }
+
+    /// Whether none of them has changed.
+    pub fn are_current(&self) -> bool {
+        self.0.iter().all(|(path, before)| fingerprint(path) == *before)
     }
 }
 
@@ -210,16 +234,15 @@ pub(super) fn pem(
     name: &str,
     inline: Option<&str>,
     file: Option<&Path>,
-    files: &mut Vec<PathBuf>,
+    files: &mut SourceFiles,
 ) -> Result<Option<Pem>, WebError> {
     let key = format!("tls_server_config.{name}");
     match (inline, file) {
-        (Some(_), Some(_)) => Err(WebError::value(path, key, format!("is given, and {name}_file too"))),
         (Some(text), None) => Ok(Some(Pem { name: key, file: None, bytes: text.as_bytes().to_vec() })),
-        (None, Some(file)) => {
+        (_, Some(file)) => {
             // Relative to the configuration's own folder, as in Prometheus' exporters.
             let file = path.parent().map_or_else(|| file.to_owned(), |folder| folder.join(file));
-            files.push(file.clone());
+            files.add(&file);
             let key = format!("{key}_file");
             let bytes = read_regular(&file, LONGEST)
                 .map_err(|error| WebError::value(path, &*key, format!("{}: {error}", file.display())))?;

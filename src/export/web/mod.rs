@@ -1,6 +1,7 @@
 //! The web configuration: TLS, client certificates, users, headers and a rate limit, in the format of Prometheus'
 //! exporters.
 
+mod access;
 mod client;
 mod file;
 mod rate_limit;
@@ -8,17 +9,18 @@ mod tls;
 mod users;
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use hyper::header::{HeaderName, HeaderValue};
 use rustls::ServerConfig;
 
+use access::Access;
 pub use client::TlsRejection;
-pub use file::WebError;
-pub(super) use rate_limit::AttemptLimits;
+pub use file::{SourceFiles, WebError};
 pub use rate_limit::TokenBucket;
+pub(super) use rate_limit::{AttemptLimits, origin};
 pub use users::{AuthOutcome, Users};
 
 /// A web configuration in force.
@@ -37,9 +39,10 @@ pub struct Web {
     /// The rate limit of requests.
     pub rate: Option<TokenBucket>,
     /// The files it was made from.
-    pub files: Vec<PathBuf>,
+    pub files: SourceFiles,
     /// What works but the operator should know, one sentence each.
     pub remarks: Vec<String>,
+    access: Access,
 }
 
 impl Web {
@@ -48,7 +51,9 @@ impl Web {
     /// # Errors
     /// A file that cannot be read, an unknown key, a value that is not allowed, a key that is not the certificate's.
     pub fn load(path: &Path) -> Result<Self, WebError> {
-        let (file, mut files) = (file::read(path)?, vec![path.to_owned()]);
+        let mut files = SourceFiles::default();
+        files.add(path);
+        let file = file::read(path)?;
         let mut remarks = Vec::new();
         let tls = file.tls_server_config.as_ref().filter(|tls| !tls.is_empty());
         let tls = tls.map(|tls| tls::build(path, tls, &mut files, &mut remarks)).transpose()?;
@@ -60,16 +65,19 @@ impl Web {
         if tls.is_none() && !hashes.is_empty() {
             remarks.push("basic_auth_users without tls_server_config: passwords cross the network readable".to_owned());
         }
-        Ok(Self {
-            users: (!hashes.is_empty()).then(|| Users::new(path, hashes)).transpose()?,
+        let access = Access { tls: tls.as_ref().map(|tls| tls.access.clone()), passwords: !hashes.is_empty() };
+        let web = Self {
+            users: (!hashes.is_empty()).then(|| Users::new(path, hashes, &mut remarks)).transpose()?,
             headers: headers(path, http.headers.unwrap_or_default())?,
-            rate: file.rate_limit.map(|rate| rate_limit::parse(path, &rate)).transpose()?.flatten(),
+            rate: file.rate_limit.map(|rate| rate_limit::parse(path, &rate, &mut remarks)).transpose()?.flatten(),
             verifies_clients: tls.as_ref().is_some_and(|tls| tls.verifies_clients),
             certificate_expires: tls.as_ref().and_then(|tls| tls.expires),
             tls: tls.map(|tls| tls.config),
             files,
             remarks,
-        })
+            access,
+        };
+        if web.files.are_current() { Ok(web) } else { Err(WebError::Changing(path.to_owned())) }
     }
 
     /// Checks the text of a file without opening what it names.
@@ -81,25 +89,38 @@ impl Web {
         let http = file.http_server_config.unwrap_or_default();
         let hashes = file.basic_auth_users.unwrap_or_default();
         headers(path, http.headers.unwrap_or_default())?;
-        file.rate_limit.map(|rate| rate_limit::parse(path, &rate)).transpose()?;
+        file.rate_limit.map(|rate| rate_limit::parse(path, &rate, &mut Vec::new())).transpose()?;
         if !hashes.is_empty() {
-            Users::new(path, hashes)?;
+            Users::new(path, hashes, &mut Vec::new())?;
         }
         Ok(())
     }
 
-    /// Checks that this configuration still asks for what `before` did. A file that is half written, or was emptied,
+    /// Knows the users that `before` knew.
+    pub fn inherit(&mut self, before: &Self) {
+        if let (Some(users), Some(before)) = (&mut self.users, &before.users) {
+            users.inherit(before);
+        }
+    }
+
+    /// Checks that this configuration asks for no less than `before`. A file that is half written, or was emptied,
     /// must not open what was closed.
     ///
     /// # Errors
-    /// Encryption or passwords are gone.
+    /// Someone would get in who did not before.
     pub fn no_weaker_than(&self, before: &Self, path: &Path) -> Result<(), WebError> {
-        let gone = match (before.tls.is_some() && self.tls.is_none(), before.users.is_some() && self.users.is_none()) {
-            (true, _) => "tls_server_config",
-            (_, true) => "basic_auth_users",
-            _ => return Ok(()),
-        };
-        Err(WebError::value(path, gone, "is gone; to serve without it takes a restart"))
+        let message = "asks for less than before; that takes a restart, or --web.allow-weaker-reload";
+        self.access.weaker_than(&before.access).map_or(Ok(()), |key| Err(WebError::value(path, key, message)))
+    }
+
+    /// Whether clients that `before` let in may not get in any more.
+    pub fn is_stricter_than(&self, before: &Self) -> bool {
+        before.access.weaker_than(&self.access).is_some()
+    }
+
+    /// Whether everyone who gets an answer has shown who they are: by a password, or by a certificate that was verified.
+    pub fn authenticates_everyone(&self) -> bool {
+        self.access.passwords || self.access.tls.as_ref().is_some_and(|tls| tls.mandatory && tls.authorities.is_some())
     }
 }
 
@@ -216,7 +237,7 @@ mod tests {
         assert_eq!(suites.len(), 4, "one of TLS 1.2 and all three of 1.3: {suites:?}");
         assert_eq!(tls.crypto_provider().kx_groups.len(), 2);
         assert_eq!(web.headers.len(), 4);
-        assert_eq!(web.files.len(), 4);
+        assert_eq!(web.files.paths().len(), 4);
         assert!(web.users.is_some() && web.rate.is_some() && web.certificate_expires.is_some());
         assert!(web.remarks.iter().any(|remark| remark.contains("HTTP/2 is not offered")), "{:?}", web.remarks);
     }
@@ -237,24 +258,19 @@ mod tests {
     fn what_is_wrong_is_said_with_file_key_and_what_is_allowed() {
         let folder = Folder::new();
         let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  ";
-        let table: [(String, &[&str]); 28] = [
+        let table: [(String, &[&str]); 24] = [
             (
                 "tls_server_confg: {}".into(),
                 &["web.yml:1:1: ", "tls_server_confg", "tls_server_config", "basic_auth_users"],
             ),
             (format!("{tls}cert_fil: x"), &["web.yml:4:3: ", "cert_fil", "cert_file", "client_auth_type"]),
             (format!("{tls}client_auth_type: Always"), &["client_auth_type: \"Always\"", "RequireAndVerifyClientCert"]),
-            (format!("{tls}client_auth_type: RequireAndVerifyClientCert"), &["client_ca_file: is missing"]),
             (format!("{tls}client_ca_file: two.crt"), &["client_ca_file: is given, but client_auth_type"]),
             (format!("{tls}client_allowed_sans: [a]"), &["client_allowed_sans: is given"]),
-            (
-                format!("{tls}client_auth_type: RequestClientCert\n  client_allowed_sans: [a]"),
-                &["client_allowed_sans: needs client_auth_type"],
-            ),
-            (format!("{tls}min_version: TLS10"), &["min_version: \"TLS10\" can be TLS12 or TLS13"]),
+            (format!("{tls}min_version: TLS9"), &["min_version: \"TLS9\" can be TLS12 or TLS13"]),
             (format!("{tls}min_version: TLS13\n  max_version: TLS12"), &["max_version: is below min_version"]),
             (
-                format!("{tls}cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]"),
+                format!("{tls}cipher_suites: [TLS_INVENTED_WITH_AES_128]"),
                 &["cipher_suites: ", "is none of TLS_AES_256"],
             ),
             (format!("{tls}curve_preferences: [CurveP521]"), &["curve_preferences: ", "X25519, CurveP256, CurveP384"]),
@@ -276,7 +292,6 @@ mod tests {
                 "tls_server_config:\n  cert_file: none.crt\n  key_file: one.key".into(),
                 &["tls_server_config.cert_file: none.crt: No such file"],
             ),
-            (format!("{tls}cert: x"), &["tls_server_config.cert: is given, and cert_file too"]),
             (
                 "http_server_config:\n  headers:\n    X-Mine: a".into(),
                 &["headers.X-Mine: ", "Strict-Transport-Security"],
@@ -287,7 +302,6 @@ mod tests {
             ),
             ("basic_auth_users:\n  alice: open-sesame".into(), &["basic_auth_users.alice: is not a bcrypt hash"]),
             ("rate_limit:\n  interval: soon\n  burst: 1".into(), &["rate_limit.interval: \"soon\"", "500ms"]),
-            ("rate_limit:\n  interval: 1s".into(), &["rate_limit.burst: "]),
             ("rate_limit:\n  interval: 200y\n  burst: 1".into(), &["rate_limit.interval: \"200y\"", "100 years"]),
             ("rate_limit:\n  interval: 1y\n  burst: 4294967295".into(), &["rate_limit.burst: ", "100 years"]),
             (
@@ -304,6 +318,105 @@ mod tests {
             }
             assert!(!error.contains('\n') && error.starts_with("web.yml"), "{error}");
         }
+    }
+
+    /// Each kind of file that other exporters take, and what of it is remarked on here.
+    #[test]
+    fn what_other_exporters_take_is_taken() {
+        let folder = Folder::new();
+        let roots = folder.0.path().join("two.crt");
+        let of_system = rustls_native_certs::load_native_certs().certs.is_empty();
+        let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  ";
+        let verify = format!("{tls}client_auth_type: VerifyClientCertIfGiven\n  ");
+        let given = format!("{verify}client_ca_file: {}\n  ", roots.display());
+        let suites = "cipher_suites: [TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256, TLS_AES_128_GCM_SHA256, \
+             TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]";
+        let hash = |cost: u32| format!("$2y${cost:02}{}", &hash()[6..]);
+        let table: [(String, Option<&str>); 22] = [
+            (verify.clone(), Some("every authority that this system trusts")),
+            (
+                format!("{tls}client_auth_type: RequireAndVerifyClientCert"),
+                Some("every authority that this system trusts"),
+            ),
+            (format!("{tls}client_auth_type: RequireAnyClientCert"), None),
+            (format!("{tls}client_auth_type: RequireClientCert"), None),
+            (format!("{tls}client_auth_type: RequestClientCert"), None),
+            (format!("{tls}client_auth_type: RequestClientCert\n  client_allowed_sans: [one]"), None),
+            (format!("{given}client_allowed_sans: [one, two]"), None),
+            (format!("{given}client_allowed_sans: []"), None),
+            (format!("{given}{suites}"), Some("left out: TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, TLS_ECDHE_ECDSA")),
+            (format!("{given}cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]"), Some("left out: TLS_RSA")),
+            (
+                format!("{given}curve_preferences: [CurveP256, CurveP384, CurveP521, X25519]"),
+                Some("left out: CurveP521"),
+            ),
+            (format!("{given}min_version: TLS10"), Some("TLS12 is the oldest")),
+            (format!("{given}min_version: TLS11\n  max_version: TLS12"), Some("TLS12 is the oldest")),
+            (format!("{given}prefer_server_cipher_suites: false\n  min_version: TLS12\n  max_version: TLS12"), None),
+            (format!("{tls}cert: x"), Some("cert_file is used instead")),
+            (format!("{tls}\nhttp_server_config: {{http2: false}}"), None),
+            (
+                "http_server_config:\n  headers:\n    X-XSS-Protection: 1\n    X-Frame-Options: deny\n    \
+                 Content-Security-Policy: \"default-src 'self' *.example.net\""
+                    .into(),
+                None,
+            ),
+            (
+                format!("basic_auth_users:\n  a: {}\n  b: {}\n  c: {}", hash(10), hash(12), hash(18)),
+                Some("basic_auth_users.c: has cost 18"),
+            ),
+            ("rate_limit:\n  interval: 0\n  burst: 0".into(), None),
+            ("rate_limit:\n  interval: \"1s\"\n  burst: 0".into(), Some("every request is answered with 429")),
+            ("rate_limit: {interval: 1.5s, burst: 3}".into(), None),
+            (String::new(), None),
+        ];
+        for (text, remark) in table {
+            if of_system && remark.is_some_and(|remark| remark.contains("this system")) {
+                // Without authorities in the system nobody could get in.
+                assert!(folder.refusal(&text).contains("client_ca_file"), "{text}");
+                continue;
+            }
+            let web = folder.load(&text).unwrap_or_else(|error| panic!("{error}\n{text}"));
+            let remarks: Vec<_> = web.remarks.iter().filter(|remark| !remark.contains("private key")).collect();
+            match remark {
+                Some(remark) => assert!(remarks.iter().any(|one| one.contains(remark)), "{remark}: {remarks:?}"),
+                None => assert!(
+                    remarks.iter().all(|one| one.contains("readable") || one.contains("HTTP/2")),
+                    "{text}: {remarks:?}"
+                ),
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_left_out_weakens_nothing() {
+        let folder = Folder::new();
+        let tls = "tls_server_config:\n  cert_file: one.crt\n  key_file: one.key\n  ";
+        let suites = |text: &str| {
+            let web = folder.load(&format!("{tls}{text}")).unwrap();
+            let provider = web.tls.as_ref().unwrap().crypto_provider().clone();
+            let old = provider.cipher_suites.iter().filter(|suite| suite.tls13().is_none()).count();
+            (old, provider.cipher_suites.len() - old)
+        };
+        assert_eq!(
+            suites("cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]"),
+            (0, 3),
+            "nothing of TLS 1.2 that was not named"
+        );
+        assert_eq!(suites("cipher_suites: [TLS_AES_128_GCM_SHA256]"), (0, 1));
+        // Nothing remains.
+        for text in [
+            "max_version: TLS12\n  cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]",
+            "curve_preferences: [CurveP521]",
+            "max_version: TLS11",
+        ] {
+            folder.refusal(&format!("{tls}{text}"));
+        }
+        // No name is allowed, which is not the same as any.
+        let nobody =
+            folder.load(&format!("{tls}client_auth_type: RequestClientCert\n  client_allowed_sans: []")).unwrap();
+        let anyone = folder.load(&format!("{tls}client_auth_type: RequestClientCert")).unwrap();
+        assert!(anyone.no_weaker_than(&nobody, Path::new("web.yml")).is_err());
     }
 
     #[test]
@@ -406,6 +519,61 @@ mod tests {
         assert_eq!(authenticate(&users, 1, "alice:0").await, AuthOutcome::Rejected);
         // Nor has somebody else lost any.
         assert_eq!(authenticate(&users, 2, "alice:something").await, AuthOutcome::Rejected);
+    }
+
+    #[tokio::test]
+    async fn an_address_has_one_limit_whatever_names_it_tries() {
+        let users = users(&["alice"]);
+        let mut tried = 0;
+        for n in 0..64 {
+            tried += usize::from(authenticate(&users, 1, &format!("user{n}:x")).await == AuthOutcome::Rejected);
+        }
+        assert!(tried <= 12, "{tried} of 64 names were tried");
+    }
+
+    #[tokio::test]
+    async fn who_logged_in_need_not_after_a_reload_unless_the_hash_changed() {
+        let folder = Folder::new();
+        let (alice, bob) = (hash(), hash());
+        let text = |bob: &str| format!("basic_auth_users:\n  alice: {alice}\n  bob: {bob}\n");
+        let before = folder.load(&text(&bob)).unwrap();
+        let users = before.users.as_ref().unwrap();
+        for name in ["alice", "bob"] {
+            let verdict = authenticate(users, 1, &format!("{name}:open sesame")).await;
+            assert_eq!(verdict, AuthOutcome::Accepted);
+        }
+        let mut after = folder.load(&text(&bcrypt::hash("another", 4).unwrap())).unwrap();
+        after.inherit(&before);
+        let users = after.users.as_ref().unwrap();
+        // Someone uses up every attempt of the address.
+        for n in 0..40 {
+            authenticate(users, 1, &format!("alice:{n}")).await;
+        }
+        assert_eq!(authenticate(users, 1, "alice:open sesame").await, AuthOutcome::Accepted);
+        assert_ne!(authenticate(users, 2, "bob:open sesame").await, AuthOutcome::Accepted);
+        assert_eq!(authenticate(users, 2, "bob:another").await, AuthOutcome::Accepted);
+    }
+
+    #[tokio::test]
+    async fn whoever_fails_keeps_nobody_else_waiting() {
+        let folder = Folder::new();
+        let costly = bcrypt::hash("open sesame", 9).unwrap();
+        let web = folder.load(&format!("basic_auth_users:\n  alice: {costly}\n")).unwrap();
+        let users = Arc::new(web.users.unwrap());
+        let crowd: Vec<_> = (0..10)
+            .map(|n| {
+                let users = Arc::clone(&users);
+                tokio::spawn(async move { authenticate(&users, 1, &format!("alice:{n}")).await })
+            })
+            .collect();
+        tokio::task::yield_now().await;
+        assert_eq!(authenticate(&users, 2, "alice:open sesame").await, AuthOutcome::Accepted);
+        // At most the first of theirs is ahead of the right one: all others wait in a lane of their own.
+        let done = crowd.iter().filter(|one| one.is_finished()).count();
+        assert!(done <= 5, "{done} of 10 wrong ones came first");
+        for one in crowd {
+            one.await.unwrap();
+        }
     }
 
     #[tokio::test]

@@ -53,10 +53,13 @@ impl TokenBucket {
 }
 
 /// The bucket of `rate_limit`; `None` if the interval is 0.
-pub(super) fn parse(path: &Path, written: &RateLimit) -> Result<Option<TokenBucket>, WebError> {
+pub(super) fn parse(
+    path: &Path,
+    written: &RateLimit,
+    remarks: &mut Vec<String>,
+) -> Result<Option<TokenBucket>, WebError> {
     let text = written.interval.as_deref().unwrap_or("0s").trim();
-    let interval = if text == "0" { Ok(Duration::ZERO) } else { humantime::parse_duration(text) };
-    let Ok(interval) = interval else {
+    let Some(interval) = go_duration(text).or_else(|| humantime::parse_duration(text).ok()) else {
         let message = format!("{text:?} is not a time such as 1s, 500ms or 1m (0 for no limit)");
         return Err(WebError::value(path, "rate_limit.interval", message));
     };
@@ -68,8 +71,9 @@ pub(super) fn parse(path: &Path, written: &RateLimit) -> Result<Option<TokenBuck
     }
     match written.burst.unwrap_or(0) {
         0 => {
-            let message = "with an interval it is a whole number from 1: with 0 no request would be answered";
-            Err(WebError::value(path, "rate_limit.burst", message))
+            let key = "rate_limit.burst";
+            remarks.push(format!("{}: {key}: is 0, so every request is answered with 429", path.display()));
+            Ok(Some(TokenBucket::new(interval, 0)))
         }
         burst if interval.saturating_mul(burst) > LONGEST => {
             let message = format!("{burst} intervals of {text} are longer than 100 years");
@@ -79,31 +83,51 @@ pub(super) fn parse(path: &Path, written: &RateLimit) -> Result<Option<TokenBuck
     }
 }
 
-/// AttemptLimits at once.
+/// A time as Go writes it, such as 1m30s, 1.5s or 100us; a number alone is nanoseconds.
+fn go_duration(text: &str) -> Option<Duration> {
+    if let Ok(nanoseconds) = text.parse() {
+        return Some(Duration::from_nanos(nanoseconds));
+    }
+    let (mut rest, mut total) = (text, Duration::ZERO);
+    while !rest.is_empty() {
+        let unit = rest.find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (number, after) = rest.split_at_checked(unit)?;
+        let end = after.find(|c: char| c.is_ascii_digit() || c == '.').unwrap_or(after.len());
+        let (unit, after) = after.split_at_checked(end)?;
+        let seconds = match unit {
+            "ns" => 1e-9,
+            "us" | "µs" | "μs" => 1e-6,
+            "ms" => 1e-3,
+            "s" => 1.0,
+            "m" => 60.0,
+            "h" => 3_600.0,
+            _ => return None,
+        };
+        total = total.checked_add(Duration::try_from_secs_f64(number.parse::<f64>().ok()? * seconds).ok()?)?;
+        rest = after;
+    }
+    (!text.is_empty()).then_some(total)
+}
+
+/// Attempts at once.
 const BURST: u32 = 10;
 /// It gets one more with each interval.
 const INTERVAL: Duration = Duration::from_secs(1);
 /// Most buckets; beyond that, full ones are dropped first.
 const MOST: usize = 1_024;
-/// Buckets of one address: names fall into them by hash, so that whoever tries one name does not use up the attempts
-/// of all others, and no bucket tells whether a name exists.
-const BUCKETS_PER_ADDRESS: u8 = 8;
-
-type BucketKey = ([u8; 8], u8);
-
-/// A token bucket for each address and group of names.
+/// A token bucket for each address: one limit, whatever names are tried.
 #[derive(Debug, Default)]
-pub(in crate::export) struct AttemptLimits(Mutex<HashMap<BucketKey, Arc<TokenBucket>>>);
+pub(in crate::export) struct AttemptLimits(Mutex<HashMap<[u8; 8], Arc<TokenBucket>>>);
 
 impl AttemptLimits {
-    /// The bucket of an address and a name, the name given as a hash.
-    pub(in crate::export) fn of(&self, peer: Option<IpAddr>, name: u8, now: Instant) -> Arc<TokenBucket> {
-        let key = (origin(peer), name % BUCKETS_PER_ADDRESS);
+    /// The bucket of an address.
+    pub(in crate::export) fn of(&self, peer: Option<IpAddr>, now: Instant) -> Arc<TokenBucket> {
+        let key = origin(peer);
         let mut buckets = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if buckets.len() >= MOST && !buckets.contains_key(&key) {
             buckets.retain(|_, bucket| !bucket.is_full(now));
             if buckets.len() >= MOST {
-                // AttemptLimits from a thousand addresses within seconds: one semaphore bounds what they can cost.
+                // Attempts from a thousand addresses within seconds: the lanes bound what they can cost.
                 buckets.clear();
             }
         }
@@ -112,7 +136,7 @@ impl AttemptLimits {
 }
 
 /// An IPv4 address, or the network part of an IPv6 one: a single host has all the addresses below it.
-fn origin(peer: Option<IpAddr>) -> [u8; 8] {
+pub(in crate::export) fn origin(peer: Option<IpAddr>) -> [u8; 8] {
     let mut origin = [0; 8];
     match peer.map(|peer| peer.to_canonical()) {
         Some(IpAddr::V4(peer)) => origin.iter_mut().zip(peer.octets()).for_each(|(to, from)| *to = from),
@@ -153,6 +177,29 @@ mod tests {
     }
 
     #[test]
+    fn times_as_go_writes_them() {
+        let table = [
+            ("0", Some(0)),
+            ("1s", Some(1_000_000)),
+            ("1.5s", Some(1_500_000)),
+            ("1m30s", Some(90_000_000)),
+            ("100us", Some(100)),
+            ("2000000", Some(2_000)),
+            ("1h0.5s", Some(3_600_500_000)),
+            ("", None),
+            ("s", None),
+            ("1", Some(0)),
+            ("1x", None),
+            ("1s1", None),
+            ("-1s", None),
+            ("999999999999999999999999h", None),
+        ];
+        for (text, micros) in table {
+            assert_eq!(go_duration(text).map(|time| time.as_micros()), micros, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_given_back_can_be_taken_again() {
         let (bucket, now) = (TokenBucket::new(Duration::from_secs(1), 1), Instant::now());
         assert!(bucket.take(now) && !bucket.take(now));
@@ -164,11 +211,11 @@ mod tests {
     fn each_address_has_its_own_and_the_table_stays_small() {
         let (attempts, now) = (AttemptLimits::default(), Instant::now());
         let peer = |n: u32| Some(IpAddr::from(n.to_be_bytes()));
-        let took = (0..50).filter(|_| attempts.of(peer(1), 0, now).take(now)).count();
+        let took = (0..50).filter(|_| attempts.of(peer(1), now).take(now)).count();
         assert_eq!(took, 10);
-        assert!(attempts.of(peer(2), 0, now).take(now) && attempts.of(peer(1), 1, now).take(now));
+        assert!(attempts.of(peer(2), now).take(now) && !attempts.of(peer(1), now).take(now));
         for n in 0..5_000 {
-            attempts.of(peer(n), 0, now).take(now);
+            attempts.of(peer(n), now).take(now);
         }
         assert!(attempts.0.lock().unwrap().len() <= MOST);
     }
