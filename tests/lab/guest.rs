@@ -126,7 +126,7 @@ impl Guest {
     pub fn serve_under(&mut self, by: &str, config: &str) {
         self.sh(&format!("cat > /run/lanewatch.toml <<'END'\n{config}\nEND"));
         self.sh(&format!(
-            "mkdir -p /var/lib/lanewatch; (setsid {by} lanewatch serve --config.file /run/lanewatch.toml \
+            "mkdir -p /var/lib/lanewatch; (setsid {by} lanewatch serve --web.public-snapshot --config.file /run/lanewatch.toml \
              > /run/lanewatch.log 2>&1 &)"
         ));
         let end = Instant::now() + PATIENCE;

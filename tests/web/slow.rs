@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use rustix::net::{AddressFamily, SocketType};
 use tempfile::TempDir;
 
 use crate::common::http;
@@ -29,8 +30,11 @@ struct SlowReaders {
 }
 
 fn open(address: SocketAddr, request: &str) -> Option<TcpStream> {
-    let mut stream = TcpStream::connect(address).ok()?;
-    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 4096).ok()?;
+    // Before it connects, so that it never offers more room.
+    let socket = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).ok()?;
+    rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 4096).ok()?;
+    rustix::net::connect(&socket, &address).ok()?;
+    let mut stream = TcpStream::from(socket);
     stream.write_all(request.as_bytes()).ok()?;
     stream.set_nonblocking(true).ok()?;
     Some(stream)
@@ -41,7 +45,11 @@ impl SlowReaders {
         let (stop, closed) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
         let (stopped, counted) = (Arc::clone(&stop), Arc::clone(&closed));
         let thread = thread::spawn(move || {
-            let mut readers: Vec<Option<TcpStream>> = (0..number).map(|_| open(address, request)).collect();
+            let mut readers: Vec<Option<TcpStream>> = Vec::new();
+            while readers.len() < number && !stopped.load(Ordering::Relaxed) {
+                readers.extend((0..number.min(50)).map(|_| open(address, request)));
+                thread::sleep(Duration::from_millis(50));
+            }
             let mut buffer = [0; 1024];
             while !stopped.load(Ordering::Relaxed) {
                 let mut reopened = 0;
@@ -53,7 +61,7 @@ impl SlowReaders {
                     };
                     if gone {
                         counted.fetch_add(u64::from(reader.take().is_some()), Ordering::Relaxed);
-                        if reopened < 60 {
+                        if reopened < 20 {
                             *reader = open(address, request);
                             reopened += 1;
                         }
@@ -122,6 +130,16 @@ fn serve(pfs: u32, vfs: u32) -> (Server, TempDir) {
     (Server::spawn(command, address, directory, "/-/ready"), host)
 }
 
+/// How long a scrape takes that must come whole.
+fn timed(server: &Server, length: usize) -> Duration {
+    let asked = Instant::now();
+    let answer = http::get(server.address, "/metrics");
+    let took = asked.elapsed();
+    let whole = answer.as_ref().is_ok_and(|answer| answer.status == 200 && answer.body.len() > length / 2);
+    assert!(whole, "{:?} after {took:?}\n{}", answer.map(|answer| answer.status), server.log());
+    took
+}
+
 #[test]
 fn two_thousand_slow_readers_lock_nobody_out_and_hold_little_memory() {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
@@ -129,17 +147,14 @@ fn two_thousand_slow_readers_lock_nobody_out_and_hold_little_memory() {
     let _ = rustix::process::setrlimit(rustix::process::Resource::Nofile, raised);
     let (server, _host) = serve(2, 128);
     let length = server.get("/metrics").body.len();
+    let alone = (0..20).map(|_| timed(&server, length)).max().unwrap();
     let group = limit_memory(server.group.pid(), MEMORY);
     let (before, sockets) = (resident(&server), socket_memory());
     let readers =
         SlowReaders::start(server.address, READERS, "GET /metrics HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n");
     let (began, mut took, mut most, mut kernel) = (Instant::now(), Vec::new(), 0, 0);
     while began.elapsed() < ATTACK {
-        let asked = Instant::now();
-        let answer = http::get(server.address, "/metrics");
-        took.push(asked.elapsed());
-        let whole = answer.as_ref().is_ok_and(|answer| answer.status == 200 && answer.body.len() > length / 2);
-        assert!(whole, "{:?} after {:?}\n{}", answer.map(|answer| answer.status), began.elapsed(), server.log());
+        took.push(timed(&server, length));
         most = most.max(resident(&server));
         kernel = kernel.max(socket_memory().saturating_sub(sockets));
         thread::sleep(Duration::from_millis(100));
@@ -148,7 +163,8 @@ fn two_thousand_slow_readers_lock_nobody_out_and_hold_little_memory() {
     took.sort_unstable();
     let slowest = *took.last().unwrap();
     println!(
-        "{READERS} slow readers of {length} bytes: {} scrapes, slowest {slowest:.1?}, middle {:.1?}; {} MiB resident \
+        "{READERS} slow readers of {length} bytes: {} scrapes, slowest {slowest:.1?} ({alone:.1?} \
+         alone), middle {:.1?}; {} MiB resident \
          ({} before), sockets {} MiB more; {closed} readers closed; memory limit: {}",
         took.len(),
         took[took.len() / 2],
@@ -158,7 +174,8 @@ fn two_thousand_slow_readers_lock_nobody_out_and_hold_little_memory() {
         if group.is_some() { "cgroup" } else { "asserted" },
     );
     drop(readers);
-    assert!(slowest < Duration::from_secs(1), "a scrape took {slowest:.1?}");
+    // On a machine that is busy with other things a scrape takes long without any reader.
+    assert!(slowest < Duration::from_secs(1).max(alone * 10), "a scrape took {slowest:.1?}, {alone:.1?} alone");
     assert!(most < MEMORY, "{} MiB resident", most >> 20);
     assert!(kernel < 48 << 20, "{} MiB in sockets", kernel >> 20);
     thread::sleep(Duration::from_millis(1_100));

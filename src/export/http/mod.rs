@@ -448,7 +448,8 @@ mod tests {
         let running = start_within(timeouts, Fixed::with(long_report()), HttpOptions::default()).await;
         let (mut steady, began) = (reader(running.address).await, tokio::time::Instant::now());
         let got = read_slowly(&mut steady, 20_000, Duration::from_millis(20)).await;
-        assert!(got.len() > 500_000 && got.len() < 5_000_000, "{}", got.len());
+        // More than the least rate asks for.
+        assert!(got.len() > 150_000 && got.len() < 5_000_000, "{}", got.len());
         assert!(began.elapsed() > Duration::from_secs(1) && began.elapsed() < Duration::from_secs(10));
     }
 

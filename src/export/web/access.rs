@@ -59,10 +59,8 @@ impl Authorities {
 impl Access {
     /// The first key by which this asks for less than `before`, if there is one: someone would get in who did not.
     pub(super) fn weaker_than(&self, before: &Self) -> Option<&'static str> {
-        if before.passwords && !self.passwords {
-            return Some("basic_auth_users");
-        }
-        let before = before.tls.as_ref()?;
+        let passwords = (before.passwords && !self.passwords).then_some("basic_auth_users");
+        let Some(before) = &before.tls else { return passwords };
         let Some(after) = &self.tls else { return Some("tls_server_config") };
         let others = match (&after.authorities, &before.authorities) {
             (Some(after), Some(before)) => after.accepts_others_than(before),
@@ -80,7 +78,7 @@ impl Access {
             (no_name, "tls_server_config.client_allowed_sans"),
             (after.oldest_version < before.oldest_version, "tls_server_config.min_version"),
         ];
-        table.into_iter().find_map(|(weaker, key)| weaker.then_some(key))
+        table.into_iter().find_map(|(weaker, key)| weaker.then_some(key)).or(passwords)
     }
 }
 
