@@ -268,7 +268,7 @@ impl<S: Transport> AsyncWrite for TimeoutStream<S> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match Pin::new(&mut self.inner).poll_flush(cx) {
             Poll::Pending => self.poll_timeout(cx).map(Err),
-            result => {
+            result @ Poll::Ready(_) => {
                 // The server flushes when all of an answer is written.
                 if self.connection.phase() == Phase::Responding {
                     self.enter(Phase::Idle);

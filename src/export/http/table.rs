@@ -99,6 +99,22 @@ struct HeldAnswer {
     number: u64,
 }
 
+/// Who has to make room.
+#[derive(Debug, Clone, Copy)]
+enum Clients {
+    All,
+    Of([u8; 8]),
+}
+
+impl Clients {
+    fn include(self, origin: [u8; 8]) -> bool {
+        match self {
+            Self::All => true,
+            Self::Of(only) => only == origin,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct ConnectionState {
     phase: AtomicU8,
@@ -131,8 +147,9 @@ impl ConnectionTable {
         let origin = origin(Some(peer));
         let mut open = self.lock();
         let of_origin = open.by_age.values().filter(|other| other.origin == origin).count();
-        let within = if of_origin >= self.limits.connections_each { Some(origin) } else { None };
-        if within.is_some() || open.by_age.len() >= self.limits.connections {
+        let too_many = of_origin >= self.limits.connections_each;
+        let within = if too_many { Clients::Of(origin) } else { Clients::All };
+        if too_many || open.by_age.len() >= self.limits.connections {
             let oldest_answer = || open.oldest_answer(within, None).map(|id| (id, ClosedConnection::TooManyAnswers));
             let idle = open.oldest_idle(within).map(|id| (id, ClosedConnection::TooManyConnections));
             match idle.or_else(oldest_answer) {
@@ -151,7 +168,7 @@ impl ConnectionTable {
     /// Makes room if the system has no more descriptors.
     pub(super) fn close_oldest_idle(&self) {
         let mut open = self.lock();
-        if let Some(id) = open.oldest_idle(None) {
+        if let Some(id) = open.oldest_idle(Clients::All) {
             self.close(&mut open, id, ClosedConnection::TooManyConnections);
         }
     }
@@ -217,32 +234,29 @@ impl ConnectionTable {
 
 impl OpenConnections {
     /// The connection that was accepted first of those that have no request at hand.
-    fn oldest_idle(&self, origin: Option<[u8; 8]>) -> Option<u64> {
+    fn oldest_idle(&self, clients: Clients) -> Option<u64> {
         let idle = |connection: &OpenConnection| {
-            matches!(connection.state.phase(), Phase::Idle | Phase::ReadingHead)
-                && origin.is_none_or(|origin| connection.origin == origin)
+            matches!(connection.state.phase(), Phase::Idle | Phase::ReadingHead) && clients.include(connection.origin)
         };
         let mut idle = self.by_age.iter().filter(|(_, connection)| idle(connection)).map(|(id, _)| *id);
         idle.find(|id| !self.answers.contains_key(id))
     }
 
     /// The reader of the oldest body, the first of them; `spared` is none of them.
-    fn oldest_answer(&self, origin: Option<[u8; 8]>, spared: Option<u64>) -> Option<u64> {
-        let other = |(id, answer): &(&u64, &HeldAnswer)| {
-            Some(**id) != spared && origin.is_none_or(|origin| answer.origin == origin)
-        };
+    fn oldest_answer(&self, clients: Clients, spared: Option<u64>) -> Option<u64> {
+        let other = |(id, answer): &(&u64, &HeldAnswer)| Some(**id) != spared && clients.include(answer.origin);
         let oldest = self.answers.iter().filter(other).min_by_key(|(_, answer)| (answer.body_number, answer.number));
         oldest.map(|(id, _)| *id)
     }
 
-    /// Whether answers are beyond a limit; then whose: of everyone (`None`), or of an origin.
-    fn beyond(&self, limits: &ConnectionLimits, origin: [u8; 8]) -> Option<Option<[u8; 8]>> {
+    /// Whose answers are beyond a limit; `None` if nobody's.
+    fn beyond(&self, limits: &ConnectionLimits, origin: [u8; 8]) -> Option<Clients> {
         if self.answers.values().filter(|answer| answer.origin == origin).count() > limits.answers_each {
-            return Some(Some(origin));
+            return Some(Clients::Of(origin));
         }
         let bodies: BTreeMap<usize, usize> = self.answers.values().map(|answer| (answer.body, answer.length)).collect();
         let too_long = bodies.len() > 1 && bodies.values().sum::<usize>() > limits.body_bytes;
-        (self.answers.len() > limits.answers || too_long).then_some(None)
+        (self.answers.len() > limits.answers || too_long).then_some(Clients::All)
     }
 }
 

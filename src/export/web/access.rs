@@ -86,19 +86,23 @@ impl Access {
 mod tests {
     use super::*;
 
-    fn own(names: &[&str]) -> Option<Authorities> {
+    fn own(names: &[&str]) -> Authorities {
         let authority = |name: &&str| (name.as_bytes().to_vec(), b"key".to_vec(), None);
-        Some(Authorities::Own(names.iter().map(authority).collect()))
+        Authorities::Own(names.iter().map(authority).collect())
     }
 
-    fn names(names: &[&str]) -> Option<BTreeSet<String>> {
-        Some(names.iter().map(|&name| name.to_owned()).collect())
+    fn names(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
     }
 
     #[test]
     fn every_way_to_let_someone_else_in_is_weaker_and_its_reverse_is_not() {
-        let strict =
-            TlsAccess { mandatory: true, authorities: own(&["a"]), names: names(&["p"]), oldest_version: 0x304 };
+        let strict = TlsAccess {
+            mandatory: true,
+            authorities: Some(own(&["a"])),
+            names: Some(names(&["p"])),
+            oldest_version: 0x304,
+        };
         let base = Access { tls: Some(strict.clone()), passwords: true };
         let with = |tls: TlsAccess| Access { tls: Some(tls), passwords: true };
         let table = [
@@ -110,9 +114,15 @@ mod tests {
                 with(TlsAccess { authorities: Some(Authorities::System), ..strict.clone() }),
                 "tls_server_config.client_ca_file",
             ),
-            (with(TlsAccess { authorities: own(&["a", "b"]), ..strict.clone() }), "tls_server_config.client_ca_file"),
+            (
+                with(TlsAccess { authorities: Some(own(&["a", "b"])), ..strict.clone() }),
+                "tls_server_config.client_ca_file",
+            ),
             (with(TlsAccess { names: None, ..strict.clone() }), "tls_server_config.client_allowed_sans"),
-            (with(TlsAccess { names: names(&["p", "q"]), ..strict.clone() }), "tls_server_config.client_allowed_sans"),
+            (
+                with(TlsAccess { names: Some(names(&["p", "q"])), ..strict.clone() }),
+                "tls_server_config.client_allowed_sans",
+            ),
             (with(TlsAccess { oldest_version: 0x303, ..strict }), "tls_server_config.min_version"),
         ];
         assert_eq!(base.weaker_than(&base), None);
@@ -125,7 +135,7 @@ mod tests {
     #[test]
     fn another_authority_is_weaker_both_ways() {
         let of = |name| Access {
-            tls: Some(TlsAccess { mandatory: true, authorities: own(&[name]), ..TlsAccess::default() }),
+            tls: Some(TlsAccess { mandatory: true, authorities: Some(own(&[name])), ..TlsAccess::default() }),
             passwords: false,
         };
         assert!(of("a").weaker_than(&of("b")).is_some() && of("b").weaker_than(&of("a")).is_some());
