@@ -14,7 +14,7 @@ use imports::ImportGraph;
 /// From the ground up.
 const FLOORS: [&str; 8] = ["model", "host", "assess", "watch", "bench", "fleet", "export", "cli"];
 
-/// Longest source file, in lines of code; its tests stand beside it and are not counted.
+/// Longest source file, in lines of code: neither tests, which stand beside it, nor comments and blank lines count.
 const LONGEST: usize = 400;
 
 /// Names a source file may have nowhere: a drawer for everything is no place for anything.
@@ -82,7 +82,8 @@ fn code_lines(path: &Path, text: &str) -> usize {
         let opens = line.contains("mod ") && line.ends_with("tests {") && !line.starts_with(' ');
         inside = after_attribute && opens;
         after_attribute = line == "#[cfg(test)]" || (after_attribute && line.starts_with("#["));
-        count += usize::from(!inside);
+        let is_code = !line.trim().is_empty() && !line.trim_start().starts_with("//");
+        count += usize::from(!inside && is_code);
     }
     count
 }
@@ -138,10 +139,10 @@ fn tests_are_not_counted_as_code() {
     let path = Path::new("src/host/text.rs");
     let code = "fn a() {\n}\n\n#[cfg(test)]\n";
     let tests = "pub(crate) mod tests {\n    fn b() {\n    }\n}\n";
-    assert_eq!(code_lines(path, &format!("{code}{tests}fn c() {{}}\n")), 5);
+    assert_eq!(code_lines(path, &format!("{code}{tests}fn c() {{}}\n")), 4);
     assert_eq!(code_lines(path, tests), 4, "not a test module without its attribute");
     let named = "#[allow(clippy::float_cmp, reason = \"exact\")]\nmod key_tests {\n    fn b() {\n    }\n}\n";
-    assert_eq!(code_lines(path, &format!("{code}{named}fn c() {{}}\n")), 6);
+    assert_eq!(code_lines(path, &format!("{code}{named}fn c() {{}}\n")), 5);
     assert_eq!(code_lines(Path::new("src/host/rdma/tests.rs"), code), 0);
     assert_eq!(code_lines(Path::new("src/export/testing/mod.rs"), code), 0);
 }
@@ -158,12 +159,9 @@ fn reaching_up_is_seen() {
 
 /// Circles that are still to be untied; a file of another circle, or one more in these, is a fault.
 const CIRCLES: &[&[&str]] = &[
-    &["src/bench/perftest/json.rs", "src/bench/perftest/mod.rs", "src/bench/perftest/text.rs"],
-    &["src/cli/args/audit.rs", "src/cli/args/bench.rs", "src/cli/args/mod.rs"],
     &["src/host/collector.rs", "src/host/function.rs", "src/host/io.rs", "src/host/qid_map.rs"],
     &["src/host/ethtool/mod.rs", "src/host/ethtool/standard.rs"],
     &["src/host/example/card.rs", "src/host/example/mod.rs"],
-    &["src/host/pci/mod.rs", "src/host/pci/reader.rs"],
     &["src/host/rdma/mod.rs", "src/host/rdma/netlink.rs"],
     &["src/host/rdma/port.rs", "src/host/rdma/reader.rs"],
     &["src/host/recording/mod.rs", "src/host/recording/scrub.rs"],

@@ -15,7 +15,7 @@ use common::hand::{Hand, found, of};
 use common::host::{Device, HostTree};
 use common::run::{Server, lanewatch_in};
 use lanewatch::model::check::{Check, Severity};
-use lanewatch::model::posture::Posture;
+use lanewatch::model::host::Posture;
 use lanewatch::model::snapshot::{Fact, Snapshot};
 use lanewatch::watch::{Engine, HostReport};
 use tempfile::TempDir;

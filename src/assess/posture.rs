@@ -7,9 +7,9 @@ use super::View;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
+use crate::model::host::{Acs, PciIsolation, Posture};
 use crate::model::irq::NodeCpus;
 use crate::model::pcie::{PciClass, PciFunction};
-use crate::model::posture::{Acs, PciIsolation, Posture};
 use crate::model::reason::FindingReason;
 use crate::model::units::counted;
 
@@ -182,8 +182,8 @@ mod tests {
 
     use super::*;
     use crate::assess::testing::seen;
+    use crate::model::host::AcsSwitches;
     use crate::model::pcie::PciFunction;
-    use crate::model::posture::AcsSwitches;
     use crate::model::snapshot::Fact;
 
     /// A root port, a switch's two ports and a card, with the switches of the lower port of the switch.

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::holder::{Holder, MissingAccess};
+use crate::model::host::Posture;
 use crate::model::host::{Capability, Environment};
-use crate::model::posture::Posture;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Snapshot};
 use crate::model::units::counted;

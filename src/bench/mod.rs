@@ -1,6 +1,5 @@
 //! Benchmarks: runs perftest and iperf3 when the host is idle, and reads the output of runs that others made.
 
-pub mod classify;
 pub mod context;
 pub mod guard;
 pub mod iperf;
@@ -15,4 +14,3 @@ pub mod reading;
 pub mod schedule;
 pub mod scheduler;
 pub mod target;
-pub mod tcp;

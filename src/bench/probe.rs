@@ -4,11 +4,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::classify::PerftestOutcome;
+use super::process::PerftestOutcome;
 use super::process::Toolbox;
 use super::rdma::{self, BenchmarkTool, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
 use super::target::BenchmarkTarget;
-use super::{memory, tcp};
+use super::{iperf, memory};
 use crate::assess::benchmark::judge;
 use crate::host::Host;
 use crate::host::netlink::socket::NetlinkConnector;
@@ -258,24 +258,24 @@ impl BenchmarkRunner<'_> {
     }
 
     fn tcp(&self, target: &BenchmarkTarget, peer: &dyn Peer, server: &mut Option<RemoteServer>) -> Measurement {
-        if self.tools.find(tcp::PROGRAM).is_none() {
-            return Measurement::unavailable(tcp::PROGRAM);
+        if self.tools.find(iperf::PROGRAM).is_none() {
+            return Measurement::unavailable(iperf::PROGRAM);
         }
-        (self.progress)(tcp::PROGRAM);
+        (self.progress)(iperf::PROGRAM);
         // Without an answer from the kernel nobody knows where the data would go.
         let Some(Ok(mut kernel)) = self.route.map(|connect| connect()) else {
             let why = "the kernel does not say which route it would use".to_owned();
             return Measurement::skipped(SkipReason::Unknown, why);
         };
         // Where it is known already, no server is started for nothing.
-        if let Ok(Some(why)) = tcp::stays_here(peer.host(), &mut *kernel) {
+        if let Ok(Some(why)) = iperf::stays_here(peer.host(), &mut *kernel) {
             return Measurement::skipped(SkipReason::LocalRoute, why);
         }
         let started = match peer.start(&self.plan(BenchmarkTool::Iperf, false)) {
             Ok(started) => started,
             Err(why) => return no_peer(peer, &why),
         };
-        match tcp::stays_here(&started.host, &mut *kernel) {
+        match iperf::stays_here(&started.host, &mut *kernel) {
             Ok(None) => {}
             Ok(Some(why)) => return Measurement::skipped(SkipReason::LocalRoute, why),
             Err(error) => {
@@ -283,22 +283,22 @@ impl BenchmarkRunner<'_> {
             }
         }
         let BenchmarkParameters { queue_pairs, duration, timeouts, .. } = *self.parameters;
-        let run = tcp::run(self.tools, &started, queue_pairs, duration, target.cpus.as_ref(), timeouts);
+        let run = iperf::run(self.tools, &started, queue_pairs, duration, target.cpus.as_ref(), timeouts);
         *server = Some(started);
         match run {
-            Ok(tcp::TcpOutcome::Measured(measured, again)) => {
+            Ok(iperf::TcpOutcome::Measured(measured, again)) => {
                 Measurement::Measured(measured, again.map(|count| format!("{count} segments were retransmitted")))
             }
-            Ok(tcp::TcpOutcome::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
+            Ok(iperf::TcpOutcome::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
                 Measurement::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text)
             }
-            Ok(tcp::TcpOutcome::Failed(failure, text)) => {
+            Ok(iperf::TcpOutcome::Failed(failure, text)) => {
                 Measurement::Ended(Outcome::Failed, failure.as_str().to_owned(), text)
             }
-            Ok(tcp::TcpOutcome::Inconclusive(reason, text)) => {
+            Ok(iperf::TcpOutcome::Inconclusive(reason, text)) => {
                 Measurement::Ended(Outcome::Inconclusive, reason.to_owned(), text)
             }
-            Err(error) => Measurement::io(tcp::PROGRAM, &error),
+            Err(error) => Measurement::io(iperf::PROGRAM, &error),
         }
     }
 }

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 use procfs::net::{TcpNetEntry, TcpState};
 use serde::{Deserialize, Serialize};
 
-use super::classify::{PerftestOutcome, classify};
 use super::perftest::BandwidthUnit;
 use super::process::RunDirectory;
 use super::process::Toolbox;
 use super::process::{Child, Invocation, ProcessExit, is_stopped};
+use super::process::{PerftestOutcome, classify};
 use super::target::BenchmarkTarget;
 use crate::assess::benchmark::Ceiling;
 use crate::model::benchmark::Failure;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::context::BenchmarkContext;
 use super::guard;
 use super::guard::HostLock;
-use super::peers::runtime::PeerRuntime;
+use super::peers::PeerRuntime;
 use super::peers::schedule::SlotAssignment;
 use super::probe::own;
 use super::process::Toolbox;

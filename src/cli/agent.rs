@@ -1,4 +1,5 @@
-//! `lanewatch serve`: the poller, the HTTP server, and the signals that steer them.
+//! `lanewatch serve`: the poller, the HTTP server, the signals that control them, and systemd's watchdog, which is notified
+//! as long as the poller makes passes and the server's thread runs.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,7 +14,7 @@ use sd_notify::NotifyState;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::args::{CommonArgs, ServeArgs};
 use super::error::CliError;
@@ -21,20 +22,18 @@ use super::listen::{listen, url};
 use super::peer_services::{PeerServices, watch_peer_list};
 use super::reload::{self, ReadSettings};
 use super::settings::{Settings, WebSettings};
-use super::watchdog;
 use crate::assess::visibility::{summary, visibility};
-use crate::bench::peers::runtime::PeerRuntime;
-use crate::bench::process::Toolbox;
-use crate::bench::process::stop_all;
+use crate::bench::peers::PeerRuntime;
+use crate::bench::process::{Toolbox, stop_all};
 use crate::bench::schedule::BenchmarkSchedule;
 use crate::bench::scheduler::{BenchmarkScheduler, ScheduledBenchmarks};
 use crate::export::AgentState;
 use crate::export::http::{App, HttpOptions, ReportSource, serve as serve_http};
 use crate::model::finding::EventKind;
-use crate::watch::PollerHandle;
 use crate::watch::clock::SystemClock;
+use crate::watch::poller_handle::Heartbeat;
 use crate::watch::store::Store;
-use crate::watch::{Engine, HostReport, Poller};
+use crate::watch::{Engine, HostReport, Poller, PollerHandle};
 
 /// How long the last save may take at the end.
 const LAST_SAVE: Duration = Duration::from_secs(10);
@@ -132,7 +131,7 @@ pub fn run(
     on_listening: impl FnOnce(&str),
 ) -> Result<ExitCode, CliError> {
     let handle = poller.handle();
-    let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.heartbeat(watchdog::beat(every))));
+    let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.heartbeat(beat(every))));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
     let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
@@ -174,7 +173,7 @@ pub fn run(
             tasks.spawn(watch_peer_list(list, peer_runtime));
         }
         if let Some((every, heartbeat)) = watchdog {
-            tasks.spawn(watchdog::feed(every, heartbeat));
+            tasks.spawn(feed(every, heartbeat));
         }
         let served = serve_http(listeners, Arc::clone(&app), async {
             // On the heap: while a file is read, they are large.
@@ -242,5 +241,29 @@ impl ReportSource for PollerReports {
 
     fn latest(&self) -> Option<Arc<HostReport>> {
         self.0.latest()
+    }
+}
+
+/// How often the poller must go round for a watchdog of this length.
+pub fn beat(watchdog: Duration) -> Duration {
+    watchdog / 8
+}
+
+/// Feeds the watchdog as long as the heartbeat goes on; never returns.
+pub async fn feed(watchdog: Duration, heartbeat: Heartbeat) {
+    let mut ticks = interval(watchdog / 3);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut before, mut silent) = (0, false);
+    loop {
+        ticks.tick().await;
+        let count = heartbeat.count();
+        if count != before {
+            // A service manager that does not listen is no reason to stop.
+            let _ = sd_notify::notify(&[NotifyState::Watchdog]);
+        }
+        if count == before && !silent {
+            tracing::error!("the evaluation is stuck; no longer notifying the systemd watchdog");
+        }
+        (silent, before) = (count == before, count);
     }
 }

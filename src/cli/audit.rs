@@ -10,13 +10,14 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::StatusCode;
 use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 
-use super::args::audit::{AuditArgs, AuditFormat, AuditTable, ServerArgs};
 use super::args::values::parse_time;
+use super::args::{AuditArgs, AuditFormat, AuditTable, ServerArgs};
 use super::error::CliError;
 use super::output::is_capable;
 use super::output::print;
-use crate::export::audit::csv::{Table, table};
-use crate::export::audit::{json, text};
+use crate::export::audit;
+use crate::export::audit::text;
+use crate::export::audit::{Table, table};
 use crate::fleet::audit::{AuditError, AuditPlan, audit};
 use crate::fleet::client::{PrometheusClient, PrometheusEndpoint, PrometheusError};
 use crate::fleet::query::matchers;
@@ -76,7 +77,7 @@ fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Resul
     };
     Ok(match args.format {
         AuditFormat::Text => text::report(fleet),
-        AuditFormat::Json => json::document(fleet, exceeded)?,
+        AuditFormat::Json => audit::document(fleet, exceeded)?,
         AuditFormat::Csv => table(fleet, which)?,
     })
 }

@@ -23,14 +23,14 @@ use super::settings::Settings;
 use crate::bench::context::BenchmarkContext;
 use crate::bench::guard::HostLock;
 use crate::bench::guard::{self, IdleRules};
+use crate::bench::iperf;
 use crate::bench::peers::http_peer::HttpPeer;
 use crate::bench::probe::{BenchmarkParameters, own};
 use crate::bench::process::Toolbox;
 use crate::bench::process::{is_stopped, stop_all};
 use crate::bench::rdma::Peer;
-use crate::bench::tcp;
-use crate::export::json::bench as json;
-use crate::export::text::bench as text;
+use crate::export::json;
+use crate::export::text;
 use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
 use crate::model::ids::PortKey;
 use crate::watch::HostReport;
@@ -118,7 +118,7 @@ fn parameters(settings: &Settings, args: &BenchArgs) -> BenchmarkParameters {
 /// The probes to another host in the place of loops: RDMA, and TCP where iperf3 is installed.
 fn between(keys: &[BenchmarkKey], tools: &Toolbox) -> Vec<BenchmarkKey> {
     let ports = keys.iter().filter_map(|key| key.port.clone());
-    let tcp = tools.find(tcp::PROGRAM).map(|_| Benchmark::TcpPeer);
+    let tcp = tools.find(iperf::PROGRAM).map(|_| Benchmark::TcpPeer);
     let probes = |port: PortKey| {
         std::iter::once(Benchmark::RdmaPeer)
             .chain(tcp)

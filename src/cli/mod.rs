@@ -21,7 +21,6 @@ pub mod selection;
 pub mod settings;
 pub mod snapshot;
 pub mod vf;
-pub mod watchdog;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;

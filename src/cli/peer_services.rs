@@ -10,9 +10,9 @@ use super::config::error::ConfigError;
 use super::config::files::NO_PEER_AUTHENTICATION;
 use super::reload::{FileChanges, read_on_own_thread};
 use super::settings::Settings;
+use crate::bench::peers::PeerRuntime;
 use crate::bench::peers::authentication::{PeerKey, PeerTrust, RequestAuthenticator};
-use crate::bench::peers::list;
-use crate::bench::peers::runtime::PeerRuntime;
+use crate::bench::peers::schedule;
 use crate::bench::peers::servers::BenchmarkServers;
 use crate::bench::process::Toolbox;
 use crate::export::http::App;
@@ -70,7 +70,7 @@ impl PeerServices {
             let post = Box::new(peers.post.clone());
             let peer_runtime =
                 PeerRuntime::new(peers.names.clone(), peers.slot, peers.concurrency, peers.key.clone(), post);
-            take_peer_list(&list, list::read(&list), &peer_runtime);
+            take_peer_list(&list, schedule::read(&list), &peer_runtime);
             (list, Arc::new(peer_runtime))
         });
         Ok(Self { servers, peer_runtime, by_certificate, file })
@@ -103,7 +103,7 @@ pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
         changes.wait().await;
         let list = path.clone();
         let read = read_on_own_thread(
-            move || list::read(&list),
+            move || schedule::read(&list),
             |error| {
                 tracing::error!("{}: {error}", path.display());
             },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::ArgMatches;
 
-use super::args::collectors::collector_flags;
+use super::args::collector_flags;
 use super::args::values::{LogFormat, LogLevel};
 use super::args::{CommonArgs, WebArgs};
 use super::config::error::{ConfigErrors, ErrorList};

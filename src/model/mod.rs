@@ -18,7 +18,6 @@ mod labels;
 pub mod net;
 pub mod pcie;
 pub mod policy;
-pub mod posture;
 pub mod rdma;
 pub mod reading;
 pub mod reason;

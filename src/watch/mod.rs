@@ -6,7 +6,6 @@ pub mod collector_runner;
 pub mod engine;
 mod file_watcher;
 pub mod finding_tracker;
-pub mod heartbeat;
 pub mod history_event;
 pub mod history_updater;
 pub mod interrupt_tracker;

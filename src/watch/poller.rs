@@ -16,7 +16,7 @@ use super::clock::Clock;
 use super::collector_runner::{CollectorRunner, ReadResult};
 use super::engine::Engine;
 use super::file_watcher::FileWatcher;
-use super::heartbeat::Heartbeat;
+use super::poller_handle::Heartbeat;
 use super::poller_handle::{PollerHandle, PollerMessage, PublishedReport};
 use super::reader_pool::ReaderPool;
 use super::report::HostReport;

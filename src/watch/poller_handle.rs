@@ -1,6 +1,7 @@
-//! How others talk to the poller: they ask for reports, change the policy, stop it.
+//! The poller as others see it: requests for reports, changes of policy, its end, and its heartbeat for the watchdog.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::time::{Duration, Instant};
 
@@ -81,5 +82,22 @@ impl PollerHandle {
     /// Asks the poller to stop.
     pub fn stop(&self) {
         let _ = self.inbox.send(PollerMessage::Stop);
+    }
+}
+
+/// Counts the poller's rounds. The count rises as long as readings are collected and assessed, whatever hangs in a
+/// collector.
+#[derive(Debug, Clone, Default)]
+pub struct Heartbeat(Arc<AtomicU64>);
+
+impl Heartbeat {
+    /// Counts one more round.
+    pub(super) fn increment(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The number of rounds so far.
+    pub fn count(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
     }
 }

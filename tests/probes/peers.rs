@@ -5,11 +5,11 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::assess::benchmark::Ceiling;
+use lanewatch::bench::iperf::{self, TcpOutcome};
 use lanewatch::bench::probe::{BenchmarkParameters, BenchmarkRunner};
 use lanewatch::bench::process::Toolbox;
 use lanewatch::bench::rdma::{LocalServer, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
 use lanewatch::bench::target::BenchmarkTarget;
-use lanewatch::bench::tcp::{self, TcpOutcome};
 use lanewatch::host::netlink::socket::route;
 use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome};
 use lanewatch::model::units::BytesPerSecond;
@@ -141,7 +141,7 @@ fn a_real_iperf3_is_read() {
     let timeouts = Timeouts { overrun: LONG, ..Timeouts::default() };
     let until = Instant::now() + LONG;
     let attempt = loop {
-        let attempt = tcp::run(&Toolbox::new(), &peer, 2, Duration::from_secs(1), None, timeouts).unwrap();
+        let attempt = iperf::run(&Toolbox::new(), &peer, 2, Duration::from_secs(1), None, timeouts).unwrap();
         // Until it listens, nobody answers.
         if !matches!(attempt, TcpOutcome::Failed(..)) || Instant::now() >= until {
             break attempt;
@@ -152,7 +152,7 @@ fn a_real_iperf3_is_read() {
     let TcpOutcome::Measured(measured, again) = attempt else { panic!("{attempt:?}") };
     assert!(measured.bandwidth(Direction::OneWay).is_some_and(|rate| rate.0 > 1e6));
     assert!(again.is_some());
-    let refused = tcp::run(&Toolbox::new(), &peer, 2, Duration::from_secs(1), None, timeouts).unwrap();
+    let refused = iperf::run(&Toolbox::new(), &peer, 2, Duration::from_secs(1), None, timeouts).unwrap();
     assert!(matches!(refused, TcpOutcome::Failed(..)), "{refused:?}");
 }
 

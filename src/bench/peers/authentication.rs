@@ -11,8 +11,8 @@ use std::time::{Duration, SystemTime};
 
 use ring::hmac;
 
-use super::list::split;
 use super::request::{PATH, RequestResult};
+use super::schedule::split;
 use crate::host::fs::read_regular;
 
 /// Longest key file, in bytes.

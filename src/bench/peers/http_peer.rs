@@ -8,9 +8,9 @@ use ring::rand::{SecureRandom as _, SystemRandom};
 
 use super::authentication::millis;
 use super::authentication::{PeerKey, RequestStamp, hex};
-use super::list::split;
 use super::request::RequestResult;
 use super::request::{ErrorDocument, NONCE, SIGNATURE, ServerRequest, StartedServer, TIME, TO};
+use super::schedule::split;
 use crate::bench::rdma::{Peer, PeerError, RemoteServer, TestPlan};
 
 /// What an HTTP server answered.

@@ -1,13 +1,14 @@
-//! What perftest (`ib_write_bw`, `ib_write_lat`, `ib_read_lat`, …) says, in text and in every dialect of its JSON.
+//! Output of perftest (`ib_write_bw`, `ib_write_lat`, `ib_read_lat`, …): text, and every dialect of its JSON.
+//!
+//! Text is a block of settings, a table, and messages between them. Columns are known by their headings, since releases
+//! and options add some; values below 0.1 have another number of decimals; lines of both ends may be mixed.
+//!
+//! JSON of earlier releases has keys and words without quotes, commas before a closing brace, and a comma after a lone
+//! value. It carries no unit: the caller passes the unit it asked for.
 
 pub mod failure;
-mod json;
-mod text;
 
-pub use failure::PerftestFailure;
-pub use failure::WorkCompletion;
-pub use json::{PerftestJsonError, from_json};
-pub use text::from_text;
+pub use failure::{PerftestFailure, WorkCompletion};
 
 use std::ops::RangeInclusive;
 
@@ -159,6 +160,292 @@ impl PerftestReport {
             self.latency.push(LatencyRow { size, iterations, values });
         }
     }
+}
+
+/// A column of a table.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Column {
+    Size,
+    Iterations,
+    Peak(Option<BandwidthUnit>),
+    Average(Option<BandwidthUnit>),
+    Messages,
+    Cpu,
+    Time(Statistic),
+    Other,
+}
+
+/// Most rows of a table.
+const MOST_ROWS: usize = 64;
+
+/// Reads what a program printed, standard output and error together.
+pub fn from_text(text: &str) -> PerftestReport {
+    let mut end = text.len().min(LONGEST);
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    let text = text.get(..end).unwrap_or_default();
+    let mut report = PerftestReport::default();
+    let mut columns: Vec<Column> = Vec::new();
+    for line in text.lines() {
+        if let Some(heading) = line.find("#bytes").and_then(|at| line.get(at..)) {
+            columns = headings(heading);
+            continue;
+        }
+        let trimmed = line.trim();
+        if trimmed.starts_with("WARNING") || trimmed.starts_with("Conflicting CPU frequency") {
+            if report.notes.len() < MOST_ROWS {
+                report.notes.push(trimmed.to_owned());
+            }
+        } else if let Some(test) = trimmed.strip_suffix(" Test") {
+            report.test.get_or_insert_with(|| test.to_owned());
+        } else if let Some(gid) = trimmed.strip_prefix("GID:") {
+            report.zero_gid |= gid.bytes().all(|b| matches!(b, b'0' | b':' | b' ')) && gid.contains('0');
+        } else if columns.is_empty() {
+            setting(&mut report, line);
+        } else if report.bandwidth.len() + report.latency.len() < MOST_ROWS {
+            row(&mut report, &columns, trimmed);
+        }
+    }
+    report.trouble = failure::find(text, report.zero_gid);
+    report
+}
+
+/// Two settings may stand in one line: `Number of qps   : 1   Transport type : IB`.
+fn setting(report: &mut PerftestReport, line: &str) {
+    let value = |name: &str| {
+        let at = line.to_ascii_lowercase().find(name)?;
+        let rest = line.get(at + name.len()..)?.trim_start().strip_prefix(':')?;
+        rest.split_whitespace().next().map(str::to_owned)
+    };
+    for (name, place) in [
+        ("device ", &mut report.device),
+        ("transport type", &mut report.transport),
+        ("link type", &mut report.link_type),
+    ] {
+        if let Some(value) = value(name) {
+            place.get_or_insert(value);
+        }
+    }
+    report.connection_manager |= value("rdma_cm qps").is_some_and(|word| word == "ON");
+    report.gid_index = report.gid_index.or_else(|| value("gid index")?.parse().ok());
+}
+
+fn headings(line: &str) -> Vec<Column> {
+    let mut words: Vec<String> = Vec::new();
+    let mut prefix = "";
+    for word in line.split_whitespace() {
+        if matches!(word, "BW" | "99%" | "99.9%" | "tps") {
+            prefix = word;
+        } else {
+            words.push(if prefix.is_empty() { word.to_owned() } else { format!("{prefix} {word}") });
+            prefix = "";
+        }
+    }
+    words.iter().map(|word| column(word)).collect()
+}
+
+fn column(word: &str) -> Column {
+    let (name, unit) = word.split_once('[').unwrap_or((word, ""));
+    let unit = BandwidthUnit::named(unit.trim_end_matches(']'));
+    match name {
+        "#bytes" => Column::Size,
+        "#iterations" => Column::Iterations,
+        "BW peak" => Column::Peak(unit),
+        "BW average" => Column::Average(unit),
+        "MsgRate" => Column::Messages,
+        "CPU_Util" => Column::Cpu,
+        "t_min" => Column::Time(Statistic::Minimum),
+        "t_max" => Column::Time(Statistic::Maximum),
+        "t_typical" => Column::Time(Statistic::Typical),
+        "t_avg" => Column::Time(Statistic::Average),
+        "99% percentile" => Column::Time(Statistic::P99),
+        "99.9% percentile" => Column::Time(Statistic::P999),
+        _ => Column::Other,
+    }
+}
+
+/// A line of numbers, one a column; what follows them is another message in the same line.
+fn row(report: &mut PerftestReport, columns: &[Column], line: &str) {
+    let words = line.split_whitespace().take(columns.len());
+    let values: Vec<f64> = words.map_while(|word| word.parse().ok()).collect();
+    // The CPU column is the last, and not every release that names it fills it.
+    let needed = columns.iter().rposition(|column| *column != Column::Cpu).map_or(0, |last| last + 1);
+    if values.len() < needed.max(2) || !line.starts_with(|c: char| c.is_ascii_digit()) {
+        return;
+    }
+    let find = |wanted: Column| {
+        let at = columns.iter().position(|column| *column == wanted)?;
+        values.get(at).copied()
+    };
+    let size = line.split_whitespace().next().and_then(|word| word.parse().ok());
+    let iterations = line.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    let average = columns.iter().zip(&values).find_map(|(column, value)| match column {
+        Column::Average(unit) => Some((*unit, *value)),
+        _ => None,
+    });
+    if let Some((unit, average)) = average {
+        // A unit that is not known makes the value worthless.
+        let Some(unit) = unit else { return };
+        report.unit.get_or_insert(unit);
+        let peak = find(Column::Peak(Some(unit))).filter(|peak| *peak > 0.0).map(|peak| unit.rate(peak));
+        let messages = find(Column::Messages).map(|millions| millions * 1e6);
+        let average = unit.rate(average);
+        let cpu = find(Column::Cpu);
+        return report.add_bandwidth(BandwidthRow { size, iterations, peak, average, messages, cpu });
+    }
+    let times = columns.iter().zip(&values).filter_map(|(column, value)| match column {
+        Column::Time(statistic) => Some((*statistic, *value)),
+        _ => None,
+    });
+    let times: Vec<(Statistic, f64)> = times.collect();
+    if !times.is_empty() {
+        report.add_latency(size, iterations, &times);
+    }
+}
+
+/// Longest output that is read, in bytes.
+const LONGEST: usize = 1 << 20;
+
+/// Why a document could not be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PerftestJsonError {
+    /// It has none of perftest's results.
+    #[error("there is no perftest result")]
+    NoResult,
+    /// A result is no number.
+    #[error("{key} is {value:?}, not a number")]
+    NotANumber {
+        /// Which.
+        key: String,
+        /// What it is instead.
+        value: String,
+    },
+    /// A result cannot be: it is negative, zero, or beyond physics.
+    #[error("{key} is {value}, which is impossible")]
+    Impossible {
+        /// Which.
+        key: String,
+        /// What it is.
+        value: String,
+    },
+    /// It is longer than any result.
+    #[error("longer than {LONGEST} bytes")]
+    TooLong,
+}
+
+const TIME_KEYS: [(&str, Statistic); 6] = [
+    ("t_min", Statistic::Minimum),
+    ("t_max", Statistic::Maximum),
+    ("t_typical", Statistic::Typical),
+    ("t_avg", Statistic::Average),
+    ("percentile_99", Statistic::P99),
+    ("percentile_99.9", Statistic::P999),
+];
+
+/// Reads a document whose bandwidths are in this unit.
+///
+/// # Errors
+/// See [`PerftestJsonError`]: all of a result or nothing.
+pub fn from_json(text: &str, unit: BandwidthUnit) -> Result<PerftestReport, PerftestJsonError> {
+    if text.len() > LONGEST {
+        return Err(PerftestJsonError::TooLong);
+    }
+    // A document that is cut off may end within a number.
+    if !text.trim_end().ends_with('}') {
+        return Err(PerftestJsonError::NoResult);
+    }
+    let pairs = pairs(text);
+    // Where a result is written more than once, the last is the other end's.
+    let word = |key: &str| pairs.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    let value = |key: &str| {
+        let Some(text) = word(key) else { return Ok(None) };
+        let not = || PerftestJsonError::NotANumber { key: key.to_owned(), value: text.chars().take(32).collect() };
+        text.parse::<f64>().ok().filter(|value| value.is_finite()).ok_or_else(not).map(Some)
+    };
+    let size = value("MsgSize")?.and_then(whole);
+    let iterations = value("n_iterations")?.and_then(whole);
+    let mut report = PerftestReport {
+        test: word("test").map(|test| test.trim_end_matches("_Test").to_owned()),
+        device: word("Device").map(str::to_owned),
+        link_type: word("Link_type").map(str::to_owned),
+        transport: word("Transport_type").map(str::to_owned),
+        connection_manager: word("rdma_cm_QPs") == Some("ON"),
+        gid_index: word("GID_index").and_then(|index| index.parse().ok()),
+        ..PerftestReport::default()
+    };
+    let (name, average) = match value("BW_average")? {
+        Some(average) => ("BW_average", Some(average)),
+        None => ("bw_avg", value("bw_avg")?),
+    };
+    if let Some(average) = average {
+        report.unit = Some(unit);
+        let peak = value("BW_peak")?.filter(|peak| *peak > 0.0).map(|peak| unit.rate(peak));
+        let messages = value("MsgRate")?.map(|millions| millions * 1e6);
+        let (average, cpu) = (unit.rate(average), value("CPU_util")?);
+        report.add_bandwidth(BandwidthRow { size, iterations, peak, average, messages, cpu });
+    }
+    let mut times = Vec::new();
+    for (key, statistic) in TIME_KEYS {
+        if let Some(value) = value(key)? {
+            times.push((statistic, value));
+        }
+    }
+    if !times.is_empty() {
+        report.add_latency(size, iterations, &times);
+    }
+    if report.impossible {
+        let time = TIME_KEYS.iter().map(|(key, _)| *key).find(|key| word(key).is_some_and(|word| !is_time(word)));
+        let key = time.filter(|_| report.bandwidth.is_empty() == average.is_none()).unwrap_or(name);
+        return Err(PerftestJsonError::Impossible {
+            key: key.to_owned(),
+            value: word(key).unwrap_or_default().to_owned(),
+        });
+    }
+    if report.has_values() { Ok(report) } else { Err(PerftestJsonError::NoResult) }
+}
+
+fn is_time(word: &str) -> bool {
+    word.parse().is_ok_and(|micros: f64| TIMES.contains(&micros))
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "whole and within bounds")]
+fn whole(value: f64) -> Option<u64> {
+    (value.fract() == 0.0 && (0.0..9e15).contains(&value)).then_some(value as u64)
+}
+
+/// `key: value` wherever it stands, with or without quotes.
+fn pairs(text: &str) -> Vec<(String, String)> {
+    let mut pieces = vec![String::new()];
+    let mut quoted = false;
+    for char in text.chars() {
+        match char {
+            '"' => {
+                quoted = !quoted;
+                if let Some(piece) = pieces.last_mut() {
+                    piece.push(char);
+                }
+            }
+            // Old releases leave quotes open nowhere, but a line never goes on inside of one.
+            '\n' | '\r' => {
+                quoted = false;
+                pieces.push(String::new());
+            }
+            '{' | '}' | ',' if !quoted => pieces.push(String::new()),
+            _ => {
+                if let Some(piece) = pieces.last_mut() {
+                    piece.push(char);
+                }
+            }
+        }
+    }
+    let bare = |text: &str| text.trim().trim_matches('"').trim().to_owned();
+    let pair = |piece: &String| {
+        let (key, value) = piece.split_once(':')?;
+        let (key, value) = (bare(key), bare(value));
+        (!key.is_empty() && !value.is_empty()).then_some((key, value))
+    };
+    pieces.iter().filter_map(pair).collect()
 }
 
 #[cfg(test)]

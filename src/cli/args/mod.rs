@@ -1,8 +1,5 @@
 //! The command line. Flags follow the exporters that operators know; each may also come from the environment.
 
-pub mod audit;
-pub mod bench;
-pub mod collectors;
 pub mod help;
 pub mod values;
 
@@ -10,12 +7,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand};
-
-pub use audit::AuditArgs;
-pub use bench::BenchArgs;
-use collectors::add_flags;
+use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use values::{CheckFormat, Color, DocumentFormat, ExitMap, LogFormat, LogLevel, parse_duration, parse_sample};
+
+use crate::bench::peers::schedule::split;
+use crate::fleet::limit::AuditLimit;
+use crate::host::COLLECTORS;
 
 /// Prometheus exporter and health monitor for RDMA and SR-IOV cards: ports, PCIe links, counters, VFs
 #[derive(Debug, Parser)]
@@ -355,6 +352,222 @@ pub fn command_name(args: &[OsString]) -> Option<String> {
     let command = command();
     let names = |arg: &&OsString| *arg == "help" || command.get_subcommands().any(|c| *arg == c.get_name());
     args.iter().skip(1).find(names).map(|name| name.to_string_lossy().into_owned())
+}
+
+/// Adds a pair of flags for each collector. Their help is one entry for all of them, so that it stays short.
+pub fn add_flags(mut command: clap::Command) -> clap::Command {
+    for spec in COLLECTORS {
+        let arg = |name: String, help: String| {
+            Arg::new(name.clone()).long(name).help(help).action(ArgAction::SetTrue).global(true).hide(true)
+        };
+        let (on, off) = (format!("collector.{}", spec.name), format!("no-collector.{}", spec.name));
+        command = command
+            .arg(arg(on.clone(), format!("Switch on: {}", spec.about)).overrides_with(off.clone()))
+            .arg(arg(off, format!("Switch off: {}", spec.about)).overrides_with(on));
+    }
+    command
+}
+
+/// The collectors that the command line switches on or off, in the order of the catalogue.
+pub fn collector_flags(matches: &ArgMatches) -> Vec<(&'static str, bool)> {
+    let deepest = std::iter::successors(Some(matches), |m| m.subcommand().map(|(_, m)| m)).last().unwrap_or(matches);
+    let given = |name: &str| {
+        deepest.try_contains_id(name).is_ok_and(|known| known)
+            && deepest.value_source(name) == Some(clap::parser::ValueSource::CommandLine)
+            && deepest.get_flag(name)
+    };
+    let mut flags = Vec::new();
+    for spec in COLLECTORS {
+        if given(&format!("collector.{}", spec.name)) {
+            flags.push((spec.name, true));
+        }
+        if given(&format!("no-collector.{}", spec.name)) {
+            flags.push((spec.name, false));
+        }
+    }
+    flags
+}
+
+/// `audit`.
+#[derive(Debug, Clone, Args)]
+pub struct AuditArgs {
+    /// The server.
+    #[command(flatten)]
+    pub server: ServerArgs,
+    /// Group by labels of targets or devices: site, rack, driver
+    ///
+    /// Labels of devices: hca_type, board_id, firmware_version, driver, numa_node, link_layer. Any other label is one of
+    /// targets.
+    #[arg(long, value_name = "LABEL,...", value_delimiter = ',')]
+    pub by: Vec<String>,
+    /// Only hosts with these labels: site="ams",env!="lab"
+    #[arg(long = "match", value_name = "MATCHERS", default_value = "", hide_default_value = true)]
+    pub matchers: String,
+    /// Labels that identify a host; add the cluster where `instance` is ambiguous
+    #[arg(
+        long,
+        hide_short_help = true,
+        value_name = "LABEL,...",
+        value_delimiter = ',',
+        default_value = "job,instance"
+    )]
+    pub identity: Vec<String>,
+    /// Time of the audit: an age (2h) or a date (2026-01-31T12:00:00Z) [default: now]
+    #[arg(long, hide_short_help = true, value_name = "TIME")]
+    pub time: Option<String>,
+    /// How far back to look for the rate of a port that is down
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "7d", value_parser = promql_range)]
+    pub history: String,
+    /// Leave out hosts whose checks last ran longer ago
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "5m", value_parser = parse_duration)]
+    pub stale_after: Duration,
+    /// Output: text, csv, json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: AuditFormat,
+    /// Table to print as CSV: groups, hosts, fixes, firmware
+    #[arg(long, hide_short_help = true, value_name = "TABLE", default_value = "groups")]
+    pub table: AuditTable,
+    /// Maximum length of the lists of hosts and fixes
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 20)]
+    pub top: usize,
+    /// Exit with 3 above a limit, such as stranded>5%; repeatable
+    ///
+    /// Limits: stranded>5%, degraded>400Gb/s, down>3, dead (a host does not report), skew (a device has
+    /// other firmware than most of its model).
+    #[arg(long, value_name = "LIMIT", value_delimiter = ',')]
+    pub fail_on: Vec<AuditLimit>,
+}
+
+/// The Prometheus server and how to authenticate.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Server")]
+pub struct ServerArgs {
+    /// Base URL of the Prometheus API, without /api/v1
+    #[arg(long, value_name = "URL", env = "LANEWATCH_PROMETHEUS")]
+    pub prometheus: String,
+    /// File with a bearer token
+    #[arg(long, value_name = "FILE", env = "LANEWATCH_BEARER_TOKEN_FILE", conflicts_with = "username")]
+    pub bearer_token_file: Option<PathBuf>,
+    /// User name for basic authentication
+    #[arg(long, hide_short_help = true, value_name = "NAME", env = "LANEWATCH_USERNAME", requires = "password_file")]
+    pub username: Option<String>,
+    /// File with its password
+    #[arg(long, hide_short_help = true, value_name = "FILE", env = "LANEWATCH_PASSWORD_FILE", requires = "username")]
+    pub password_file: Option<PathBuf>,
+    /// Tenant of Mimir, Cortex or Thanos (X-Scope-OrgID)
+    #[arg(long, hide_short_help = true, value_name = "ID", env = "LANEWATCH_TENANT")]
+    pub tenant: Option<String>,
+    /// Additional request header; repeatable
+    #[arg(long = "header", hide_short_help = true, value_name = "NAME: VALUE")]
+    pub headers: Vec<String>,
+    /// CA certificates to trust, PEM [default: the system's]
+    #[arg(long, hide_short_help = true, value_name = "FILE")]
+    pub ca_file: Option<PathBuf>,
+    /// Client certificate, PEM
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "key_file")]
+    pub cert_file: Option<PathBuf>,
+    /// Key of the client certificate, PEM
+    #[arg(long, hide_short_help = true, value_name = "FILE", requires = "cert_file")]
+    pub key_file: Option<PathBuf>,
+    /// Do not verify the server's certificate
+    #[arg(long, hide_short_help = true)]
+    pub insecure_skip_verify: bool,
+    /// Timeout of a request
+    #[arg(long, hide_short_help = true, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
+    pub timeout: Duration,
+    /// Maximum size of a response, in MiB
+    #[arg(long, hide_short_help = true, value_name = "MIB", default_value_t = 64, value_parser = clap::value_parser!(u16).range(1..))]
+    pub max_answer: u16,
+    /// Instances per query; above 100 servers scan all hosts instead of looking them up
+    #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u16).range(1..))]
+    pub shard: u16,
+}
+
+/// Output formats of `audit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AuditFormat {
+    /// Tables for people.
+    Text,
+    /// One table, in bytes per second.
+    Csv,
+    /// Stable, versioned.
+    Json,
+}
+
+/// Tables of `audit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum AuditTable {
+    /// Sums by group.
+    Groups,
+    /// Hosts with most stranded.
+    Hosts,
+    /// What to do first.
+    Fixes,
+    /// Devices by model and firmware.
+    Firmware,
+    /// Hosts that are not in the sums, and why.
+    Excluded,
+}
+
+/// Parses a PromQL range, such as 7d.
+fn promql_range(text: &str) -> Result<String, String> {
+    let wrong = || format!("{text:?} is not a time such as 12h, 7d or 2w");
+    let time = humantime::parse_duration(text).map_err(|_| wrong())?;
+    if time.as_secs() == 0 { Err(wrong()) } else { Ok(format!("{}s", time.as_secs())) }
+}
+
+/// The highest index of a GID: verbs have eight bits for it.
+pub const HIGHEST_GID: u32 = 255;
+
+/// `bench`.
+#[derive(Debug, Clone, Default, Args)]
+pub struct BenchArgs {
+    /// Device (mlx5_3), port (mlx5_3/1) or memory [default: all]
+    pub device: Option<String>,
+    /// Message size in bytes [default: 1048576]
+    #[arg(long, hide_short_help = true, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
+    pub size: Option<u64>,
+    /// Queue pairs [default: 4]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    pub queue_pairs: Option<u32>,
+    /// Duration of a bandwidth measurement, whole seconds [default: 5s]
+    #[arg(long, hide_short_help = true, value_name = "TIME", value_parser = whole_seconds)]
+    pub duration: Option<Duration>,
+    /// Also measure both directions at once
+    #[arg(long)]
+    pub both: bool,
+    /// GID index on Ethernet [default: a RoCE v2 GID]
+    #[arg(long, hide_short_help = true, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=i64::from(HIGHEST_GID)))]
+    pub gid_index: Option<u32>,
+    /// Benchmark to another host [port: 10015]
+    ///
+    /// The agent of the other host must serve peers ([probe.peers] serve).
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = peer, conflicts_with = "read")]
+    pub peer: Option<String>,
+    /// Run even if it may disturb a workload
+    #[arg(long)]
+    pub force: bool,
+    /// Read output of perftest or iperf3; - is stdin
+    #[arg(long, value_name = "FILE")]
+    pub read: Vec<PathBuf>,
+    /// Output: text, json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: DocumentFormat,
+}
+
+/// A peer with its port, 10015 by default.
+fn peer(text: &str) -> Result<String, String> {
+    let whole = if split(text).is_some() { text.to_owned() } else { format!("{text}:10015") };
+    match split(&whole) {
+        Some(_) => Ok(whole),
+        None => Err("not a host such as node18, node18:10015 or [2001:db8::1]:10015".to_owned()),
+    }
+}
+
+fn whole_seconds(text: &str) -> Result<Duration, String> {
+    let time = parse_duration(text)?;
+    let whole = time.subsec_nanos() == 0 && (1..=600).contains(&time.as_secs());
+    if whole { Ok(time) } else { Err(format!("{text:?} is not a whole number of seconds from 1s to 10m")) }
 }
 
 #[cfg(test)]

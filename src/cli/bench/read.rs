@@ -16,7 +16,7 @@ use crate::cli::error::CliError;
 use crate::cli::one_shot::read_once;
 use crate::cli::output::print;
 use crate::cli::settings::Settings;
-use crate::export::json::bench::{self as json, ComparedOutput};
+use crate::export::json::{self as json, ComparedOutput};
 use crate::model::benchmark;
 use crate::model::check::Check;
 use crate::model::finding::Subject;

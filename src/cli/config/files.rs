@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use super::error::ConfigError;
 use super::reader::TableReader;
 use super::schema::ConfigFile;
-use crate::bench::peers::{authentication::PeerKey, list};
+use crate::bench::peers::authentication::PeerKey;
+use crate::bench::peers::schedule;
 use crate::export::web::Web;
 use crate::fleet::tls::{TlsFiles, config as tls};
 
@@ -130,7 +131,7 @@ fn peers(read: &TableReader<'_>, config: &ConfigFile) {
     let (read, peers) = (read.table("probe.peers."), &config.probe.peers);
     if let Some(path) = &peers.list
         && regular(&read, "list", path)
-        && let Err(error) = list::read(path)
+        && let Err(error) = schedule::read(path)
     {
         read.error("list", error.to_string());
     }

@@ -3,7 +3,6 @@
 pub mod collector;
 pub mod error;
 pub mod files;
-pub mod peers;
 pub mod policy;
 pub mod probe;
 pub mod reader;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::json::moment;
+use super::moment;
 use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{ExcludedHosts, Fleet};

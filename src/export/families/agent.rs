@@ -5,7 +5,7 @@ use crate::export::clients::ClosedConnection;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
 use crate::export::web::TlsRejection;
-use crate::model::posture::Posture;
+use crate::model::host::Posture;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::CollectorState;
 use crate::model::time::unix_seconds;

@@ -2,8 +2,8 @@
 
 use crate::export::family::{FIRST_RELEASE, Family, MetricKind};
 use crate::export::view::ReportView;
+use crate::model::host::{PciIsolation, Posture};
 use crate::model::kmsg::KernelLog;
-use crate::model::posture::{PciIsolation, Posture};
 
 /// How the host is set up.
 pub const SETUP: &[Family] = &[

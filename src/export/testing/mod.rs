@@ -16,6 +16,7 @@ use crate::model::counter::CounterClass;
 use crate::model::finding::{Condition, Event, EventKind, Finding, Hold, Subject, UnknownSubject};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::host::System;
+use crate::model::host::{Acs, AcsSwitches, PciIsolation, Posture};
 use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
 use crate::model::kmsg::{self, KernelLog, MessageSource};
@@ -23,7 +24,6 @@ use crate::model::net::{
     Dcb, Ipoib, NetdevLine, NetdevSetup, NetdevStatistic, NetdevStatistics, Offload, PauseDirection, Pfc,
     PortAddressing, Priorities, PriorityTrust, StatisticKind,
 };
-use crate::model::posture::{Acs, AcsSwitches, PciIsolation, Posture};
 use crate::model::rdma::{RdmaDevice, RdmaResources};
 use crate::model::reading::ReadError;
 use crate::model::reason::FindingReason;

@@ -1,18 +1,20 @@
 //! Text for people and for other monitors.
 
-use std::fmt::Write as _;
-
-use self::style::Style;
-use crate::export::view::{FindingGroup, effect};
-use crate::model::time::BootTime;
-use crate::watch::HostReport;
-
-pub mod bench;
 pub mod check;
 pub mod explain;
 pub mod style;
 mod verbose;
 pub mod vf;
+
+use std::fmt::Write as _;
+
+use style::Style;
+
+use super::view::{FindingGroup, effect};
+use crate::model::benchmark::{BenchmarkRun, Direction, Outcome, Statistic};
+use crate::model::time::BootTime;
+use crate::model::units::BytesPerSecond;
+use crate::watch::HostReport;
 
 /// Writes a cause with what to do, then what follows from it. `began`: when this run began, if a finding that is no
 /// older is to be called new.
@@ -49,4 +51,47 @@ pub(super) fn write_group(
         let colored = style.of_severity(condition.severity, severity).to_string();
         out.push_str(&style.wrap(&text, &below).replacen(severity, &colored, 1));
     }
+}
+
+/// The results of some runs.
+pub fn runs(report: &HostReport, runs: &[BenchmarkRun], style: &Style) -> String {
+    let mut out = String::new();
+    for run in runs {
+        // Writing to a string cannot fail.
+        let _ = writeln!(out, "{}: {}{}", run.key, run.outcome.as_str(), reason(run));
+        out.push_str(&style.wrap(&run.text, "  "));
+        if run.outcome == Outcome::Skipped {
+            continue;
+        }
+        let _ = writeln!(out, "  profile  {}", run.profile);
+        for (direction, value) in &run.measured.bandwidth {
+            let past = report.probes.get(&run.key);
+            let usual = past.and_then(|past| past.usual(&run.profile, |m| m.bandwidth(*direction).map(|rate| rate.0)));
+            let usual = usual.map(|usual| format!(", usually {}", BytesPerSecond(usual))).unwrap_or_default();
+            let ceiling = run.ceiling.filter(|_| *direction == Direction::OneWay);
+            let ceiling =
+                ceiling.map(|ceiling| format!(", the path carries at most {ceiling} of payload")).unwrap_or_default();
+            let _ = writeln!(out, "  {:<8} {}{ceiling}{usual}", direction.as_str(), BytesPerSecond(*value));
+        }
+        for direction in [Direction::Write, Direction::Read] {
+            let one = |statistic, name: &str| {
+                let value = run.measured.latency(direction, statistic)?;
+                Some(format!("{name} {:.2} µs", value * 1e6))
+            };
+            let parts =
+                [one(Statistic::Typical, "typical"), one(Statistic::P99, "p99"), one(Statistic::Maximum, "maximum")];
+            let parts: Vec<String> = parts.into_iter().flatten().collect();
+            if !parts.is_empty() {
+                let _ = writeln!(out, "  {:<8} {}", direction.as_str(), parts.join(", "));
+            }
+        }
+    }
+    if out.is_empty() {
+        out.push_str("no port to measure here\n");
+    }
+    out
+}
+
+fn reason(run: &BenchmarkRun) -> String {
+    if run.outcome == Outcome::Ok { String::new() } else { format!(" ({})", run.reason) }
 }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::style::Style;
 use crate::assess::visibility::visibility;
 use crate::model::check::{Check, CheckResult};
-use crate::model::posture::{Acs, PciIsolation, Posture};
+use crate::model::host::{Acs, PciIsolation, Posture};
 use crate::model::snapshot::Snapshot;
 use crate::model::units::counted;
 use crate::watch::HostReport;

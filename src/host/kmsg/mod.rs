@@ -1,9 +1,6 @@
 //! The kernel log: `/dev/kmsg` of a running host, `kmsg` or `dmesg.txt` beside the trees of a recorded one.
 
-pub mod firmware_first;
 mod groups;
-pub mod iommu;
-pub mod names;
 pub mod pattern;
 pub mod reader;
 pub mod record;
@@ -28,9 +25,9 @@ use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
 use groups::Groups;
-use names::Names;
 use reader::{Message, Reader};
 use record::{Record, When};
+use speaker::Names;
 
 /// The collector of kernel messages.
 pub const SPEC: Spec = Spec {

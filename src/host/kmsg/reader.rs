@@ -1,11 +1,13 @@
-//! Lines in their order: whom each is about, and what lines before it say of the one that counts.
+//! Lines in their order: whom each is about, and what the lines before it add to the one that counts.
+//!
+//! Two sources have formats of their own: faults that Intel's and AMD's IOMMU report, and PCIe errors that the platform's
+//! firmware takes before the kernel does (APEI). The latter are records of several lines with severity and address; up to
+//! kernel 6.15 sysfs does not count these errors.
 
-use super::firmware_first::{self, FirmwareRecord};
-use super::iommu::{self, Said};
-use super::names::{Names, Owner};
 use super::record::Record;
 use super::rules::Matches;
 use super::speaker::Speaker;
+use super::speaker::{Names, Owner};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{MessageKind, MessageSource};
 
@@ -42,7 +44,7 @@ impl Reader {
         if let Some(error) = self.record.take(text) {
             let (kind, address) = error?;
             let of_rdma = names.is_of_rdma(address);
-            let text = firmware_first::summary(kind, address);
+            let text = summary(kind, address);
             return Some(Message {
                 driver: MessageSource::Pcieport,
                 kind,
@@ -56,7 +58,7 @@ impl Reader {
         let subject = Subject::of(&speaker, record, names);
         let (driver, kind, address) = if let Some((kind, address)) = self.pcie_error(&speaker, subject.address) {
             (MessageSource::Pcieport, kind, address)
-        } else if let Some(outcome) = iommu::read(text, names) {
+        } else if let Some(outcome) = read(text, names) {
             let Said::Fault(address) = outcome else { return None };
             (MessageSource::Iommu, MessageKind::IommuFault, address.or(subject.address))
         } else {
@@ -166,14 +168,126 @@ fn severity(text: &str) -> Option<MessageKind> {
     }
 }
 
+/// AMD's events that are faults of a device.
+const AMD_FAULTS: [&str; 8] = [
+    "IO_PAGE_FAULT",
+    "RMP_PAGE_FAULT",
+    "RMP_HW_ERROR",
+    "ILLEGAL_DEV_TABLE_ENTRY",
+    "DEV_TAB_HARDWARE_ERROR",
+    "PAGE_TAB_HARDWARE_ERROR",
+    "INVALID_DEVICE_REQUEST",
+    "IOTLB_INV_TIMEOUT",
+];
+
+/// Whether a line is one of an IOMMU, and what it says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Said {
+    /// A fault, of this function if it names one.
+    Fault(Option<PciAddress>),
+    /// Something else.
+    Nothing,
+}
+
+/// What an IOMMU's line says: `[DMA Write] Request device [00:12.0] fault addr …` without a domain, with `0x` before
+/// the numbers on some kernels; a device that does not confirm an invalidation by its `SID`; AMD's
+/// `device=0000:05:00.0`. `None` for other lines.
+pub fn read(text: &str, names: &dyn Names) -> Option<Said> {
+    if let Some((_, rest)) = text.split_once("Request device [") {
+        let fault = text.contains("fault addr") || text.contains("fault index") || text.contains("fault reason");
+        let device = || rest.split_once(']').and_then(|(device, _)| address(device, names));
+        return Some(if fault { Said::Fault(device()) } else { Said::Nothing });
+    }
+    if let Some((_, source)) = text.split_once("Invalidation Time-out Error: SID ") {
+        return Some(Said::Fault(source_id(source).and_then(|device| address(&device, names))));
+    }
+    let (_, rest) = text.split_once("Event logged [")?;
+    let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
+    if !AMD_FAULTS.contains(&name) {
+        return Some(Said::Nothing);
+    }
+    let device = rest.split_once("device=").and_then(|(_, device)| device.split([' ', ']', ',']).next());
+    Some(Said::Fault(device.and_then(|device| address(device, names))))
+}
+
+/// A requester's number as the address that it stands for: bus, five bits of device, three of function.
+fn source_id(text: &str) -> Option<String> {
+    let id = u16::from_str_radix(text.split_ascii_whitespace().next()?.trim_start_matches("0x"), 16).ok()?;
+    Some(format!("{:02x}:{:02x}.{:x}", id >> 8, id >> 3 & 0x1f, id & 7))
+}
+
+/// An address whose domain may be missing.
+fn address(text: &str, names: &dyn Names) -> Option<PciAddress> {
+    let plain = text.replace("0x", "");
+    plain.parse().ok().or_else(|| names.in_some_domain(&plain))
+}
+
+/// The record that is being printed.
+#[derive(Debug, Default)]
+pub struct FirmwareRecord {
+    /// `{10}`: lines of records that are printed at the same time have different numbers. Empty for the errors that
+    /// the firmware kept over a restart.
+    number: String,
+    /// How bad the record or its section is.
+    severity: Option<MessageKind>,
+    /// Whether the section is about PCIe.
+    is_pcie: bool,
+}
+
+impl FirmwareRecord {
+    /// Takes a line; gives the error where the line names the function that it happened to. The outer `None` is for
+    /// lines that belong to no record.
+    pub fn take(&mut self, text: &str) -> Option<Option<(MessageKind, PciAddress)>> {
+        let (number, words) = text.split_once("[Hardware Error]:")?;
+        let words = words.trim_start();
+        let starts = words.starts_with("Hardware error from APEI") || words.starts_with("event severity:");
+        if number != self.number || starts {
+            *self = Self { number: number.to_owned(), ..Self::default() };
+        }
+        if let Some(severity) = words.strip_prefix("event severity:") {
+            self.severity = kind(severity);
+        } else if let Some((_, severity)) = words.split_once(", type:").filter(|_| words.starts_with("Error ")) {
+            // A record may have several sections, each with its own severity.
+            self.severity = kind(severity);
+            self.is_pcie = false;
+        } else if let Some(section) = words.strip_prefix("section_type:") {
+            self.is_pcie = section.trim() == "PCIe error";
+        } else if let Some(address) = words.strip_prefix("device_id:").filter(|_| self.is_pcie) {
+            let address = address.trim().parse().ok();
+            return Some(self.severity.zip(address));
+        }
+        Some(None)
+    }
+}
+
+/// `cper_severity_strs` of `drivers/firmware/efi/cper.c`; what is informational is no error.
+fn kind(severity: &str) -> Option<MessageKind> {
+    match severity.trim() {
+        "corrected" => Some(MessageKind::AerCorrectable),
+        "recoverable" => Some(MessageKind::AerNonfatal),
+        "fatal" => Some(MessageKind::AerFatal),
+        _ => None,
+    }
+}
+
+/// What a record says, as one line.
+pub fn summary(kind: MessageKind, address: PciAddress) -> String {
+    let severity = match kind {
+        MessageKind::AerCorrectable => "corrected",
+        MessageKind::AerNonfatal => "recoverable",
+        _ => "fatal",
+    };
+    format!("[Hardware Error]: event severity: {severity}, section_type: PCIe error, device_id: {address}")
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use proptest::prelude::*;
 
-    use super::super::names::NoNames;
     use super::super::record::dmesg;
+    use super::super::speaker::NoNames;
     use super::*;
     use crate::host::memory::MemoryHost;
 
@@ -384,6 +498,111 @@ mod tests {
             let mut reader = Reader::default();
             for line in lines.iter().chain([&like]) {
                 let _ = reader.read(&dmesg(line), &NoNames);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod iommu_tests {
+    use proptest::prelude::*;
+
+    use super::super::speaker::NoNames;
+    use super::*;
+
+    #[test]
+    fn faults_of_every_spelling() {
+        let at = |text: &str| match read(text, &NoNames) {
+            Some(Said::Fault(address)) => address.map(|address| address.to_string()),
+            _ => None,
+        };
+        let table = [
+            ("[DMA Write] Request device [00:12.0] fault addr 0 [fault reason 05] PTE Write access", "0000:00:12.0"),
+            ("[DMA Read] Request device [06:00.0] PASID ffffffff fault addr 1a [fault reason 06]", "0000:06:00.0"),
+            ("[DMA Read NO_PASID] Request device [0x00:0x02.0] fault addr 0x7 [fault reason 0x07]", "0000:00:02.0"),
+            ("[INTR-REMAP] Request device [41:00.3] fault index 0x1f [fault reason 0x22]", "0000:41:00.3"),
+            ("VT-d detected Invalidation Time-out Error: SID 4111", "0000:41:02.1"),
+            ("Event logged [IO_PAGE_FAULT device=10000:05:00.0 domain=0x1 address=0x2]", "10000:05:00.0"),
+            ("Event logged [IO_PAGE_FAULT device=05:00.0 domain=0x1 address=0x2]", "0000:05:00.0"),
+            ("Event logged [RMP_PAGE_FAULT device=0000:05:00.0, vmg_tag=0x0001, gpa=0x2]", "0000:05:00.0"),
+        ];
+        for (text, address) in table {
+            assert_eq!(at(text).as_deref(), Some(address), "{text}");
+        }
+        let unnamed = read("Event logged [IO_PAGE_FAULT domain=0x0000 address=0x1 flags=0x0]", &NoNames);
+        assert_eq!(unnamed, Some(Said::Fault(None)));
+        assert_eq!(read("Event logged [COMMAND_HARDWARE_ERROR address=0x1 flags=0x0]", &NoNames), Some(Said::Nothing));
+        assert_eq!(read("DRHD: handling fault status reg 402", &NoNames), None);
+        assert_eq!(read("dmar_fault: 2474 callbacks suppressed", &NoNames), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_it(text in any::<String>()) {
+            let _ = read(&text, &NoNames);
+            let _ = read(&format!("Request device [{text}] fault addr"), &NoNames);
+            let _ = read(&format!("Invalidation Time-out Error: SID {text}"), &NoNames);
+            let _ = read(&format!("Event logged [IO_PAGE_FAULT device={text}"), &NoNames);
+        }
+    }
+}
+
+#[cfg(test)]
+mod firmware_first_tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn all(lines: &[&str]) -> Vec<(MessageKind, String)> {
+        let mut record = FirmwareRecord::default();
+        let found = lines.iter().filter_map(|line| record.take(line).flatten());
+        found.map(|(kind, address)| (kind, address.to_string())).collect()
+    }
+
+    #[test]
+    fn each_section_has_its_severity_and_its_function() {
+        let lines = [
+            "{7}[Hardware Error]: Hardware error from APEI Generic Hardware Error Source: 512",
+            "{7}[Hardware Error]: event severity: recoverable",
+            "{7}[Hardware Error]:  Error 0, type: corrected",
+            "{7}[Hardware Error]:   section_type: PCIe error",
+            "{7}[Hardware Error]:   device_id: 0000:30:02.0",
+            "{7}[Hardware Error]:   vendor_id: 0x8086, device_id: 0x347a",
+            "{7}[Hardware Error]:  Error 1, type: recoverable",
+            "{7}[Hardware Error]:   section_type: PCIe error",
+            "{7}[Hardware Error]:   device_id: 0001:31:00.1",
+        ];
+        assert_eq!(
+            all(&lines),
+            [
+                (MessageKind::AerCorrectable, "0000:30:02.0".to_owned()),
+                (MessageKind::AerNonfatal, "0001:31:00.1".to_owned())
+            ]
+        );
+    }
+
+    #[test]
+    fn other_sections_and_notes_are_no_pcie_error() {
+        let lines = [
+            "{8}[Hardware Error]: event severity: corrected",
+            "{8}[Hardware Error]:  Error 0, type: corrected",
+            "{8}[Hardware Error]:   section_type: memory error",
+            "{8}[Hardware Error]:   device_id: 0000:30:02.0",
+            "{9}[Hardware Error]: event severity: info",
+            "{9}[Hardware Error]:   section_type: PCIe error",
+            "{9}[Hardware Error]:   device_id: 0000:30:02.0",
+            "{10}[Hardware Error]:   device_id: 0000:30:02.0",
+        ];
+        assert_eq!(all(&lines), []);
+        assert_eq!(FirmwareRecord::default().take("pcieport 0000:30:02.0: AER: aer_status: 0x1"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_breaks_it(lines in proptest::collection::vec("\\{?[0-9]{0,2}\\}?\\[Hardware Error\\]:[a-z_:, 0-9A-Z.]{0,40}", 0..8)) {
+            let mut record = FirmwareRecord::default();
+            for line in lines {
+                let _ = record.take(&line);
             }
         }
     }

@@ -8,8 +8,8 @@ use crate::host::collector::ReadContext;
 use crate::host::function::{DeviceFunction, address_of};
 use crate::host::io::OpenFile;
 use crate::host::text;
+use crate::model::host::{Acs, AcsSwitches, PciIsolation};
 use crate::model::ids::PciAddress;
-use crate::model::posture::{Acs, AcsSwitches, PciIsolation};
 
 /// Where the extended capabilities begin, and the whole ends (`include/uapi/linux/pci_regs.h`).
 const EXTENDED: u64 = 0x100;

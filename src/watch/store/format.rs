@@ -1,10 +1,12 @@
-//! The state file: its content, its version and its checksum.
+//! The state file: its content, its version, its checksum, and why a state directory cannot be used.
 //!
 //! Version 2 is one JSON object on one line, `{"version":2,"checksum":"…","state":{…}}`; the checksum is the SHA-256 of
 //! the state's bytes. Version 1 had the state's keys beside the version and no checksum; it is still read.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -115,6 +117,57 @@ fn prefix(state: &[u8]) -> String {
         let _ = write!(checksum, "{byte:02x}");
     }
     format!("{{\"version\":{VERSION},\"checksum\":\"{checksum}\",\"state\":")
+}
+
+/// Why a state could not be used or saved.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// The file system is full or the quota is used up.
+    #[error("{path}: no space left")]
+    Full {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A file operation failed.
+    #[error("{action} {path}: {source}")]
+    Io {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// What is there could not be read and is left as it is.
+    #[error("{path} could not be read: it is left as it is")]
+    Frozen {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another process keeps its state there.
+    #[error("another agent keeps its state in {path}")]
+    Owned {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// The file was written by a newer version.
+    #[error("{path} has version {found}, this program knows {VERSION}")]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+    },
+}
+
+impl StoreError {
+    /// The error of a failed file operation.
+    pub(super) fn of(action: &'static str, path: PathBuf, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::Full { path },
+            _ => Self::Io { action, path, source },
+        }
+    }
 }
 
 #[cfg(test)]

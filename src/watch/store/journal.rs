@@ -3,8 +3,8 @@
 use std::io;
 use std::path::Path;
 
-use super::error::StoreError;
 use super::files::StateFiles;
+use super::format::StoreError;
 use crate::model::finding::Event;
 
 const JOURNAL: &str = "events.jsonl";

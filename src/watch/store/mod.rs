@@ -7,7 +7,6 @@
 //! is used; one that cannot be read now is left alone; a full disk costs nothing but the time until there is space.
 
 mod benchmarks;
-mod error;
 pub mod files;
 mod format;
 mod journal;
@@ -24,7 +23,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use benchmarks::RunRecord;
-pub use error::StoreError;
+pub use format::StoreError;
 pub use format::{SavedFinding, SavedState};
 pub use requests::{Answer, Request, send};
 

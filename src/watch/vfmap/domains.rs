@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::draft::VfMapDraft;
+use super::vf::VfMapDraft;
 use super::vf::traffic;
 use crate::assess::vf::holders::HolderSources;
 use crate::model::finding::EventKind;

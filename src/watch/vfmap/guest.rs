@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use super::draft::VfMapDraft;
+use super::vf::VfMapDraft;
 use super::vf::is_proof;
 use crate::model::counter::CounterKind;
 use crate::model::host::Machine;

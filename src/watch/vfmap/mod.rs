@@ -1,7 +1,6 @@
 //! Keeps the VF map from pass to pass: what changed, who came and went, and what must be shown to work again.
 
 mod domains;
-mod draft;
 mod guest;
 mod vf;
 
@@ -17,8 +16,8 @@ use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, VfKey};
 use crate::model::time::unix_millis;
 use crate::model::vfmap::{MappedVf, Signal, VfIdentity, VfMap};
-use draft::VfMapDraft;
 use guest::GuestTracker;
+use vf::VfMapDraft;
 
 /// Machines without VFs whose identities are remembered; the one that had some longest ago goes first.
 const MAX_GONE_MACHINES: usize = 4096;

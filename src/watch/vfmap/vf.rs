@@ -1,12 +1,14 @@
-//! One VF from pass to pass.
+//! One VF from pass to pass, and the VF map while a pass is being applied.
 
 use std::time::{Duration, SystemTime};
 
-use super::draft::VfMapDraft;
+use super::super::history_event::HistoryEvent;
 use crate::assess::vf::holders::{HolderSources, ResolvedHolder};
+use crate::model::finding::EventKind;
 use crate::model::holder::Holder;
+use crate::model::ids::PciAddress;
 use crate::model::sriov::{Pf, Vf, VfKey};
-use crate::model::vfmap::{MappedVf, Signal, Tenure, Verification, VfIdentity};
+use crate::model::vfmap::{MappedVf, Signal, Tenure, Verification, VfIdentity, VfMap};
 
 /// Traffic in both directions that shows that a function moves data: connections are set up with far less.
 const PROOF: u64 = 1 << 20;
@@ -241,4 +243,37 @@ fn difference(before: &MappedVf, now: &MappedVf) -> Option<String> {
         part("holder", old.to_string(), new.to_string());
     }
     (!parts.is_empty()).then(|| parts.join(", "))
+}
+
+/// The map while a pass is taken in.
+pub(super) struct VfMapDraft<'a> {
+    pub(super) map: &'a mut VfMap,
+    pub(super) now: SystemTime,
+    pub(super) news: Vec<HistoryEvent>,
+}
+
+impl VfMapDraft<'_> {
+    /// Counts a signal and says so.
+    pub(super) fn signal(&mut self, signal: Signal, subject: &str, text: String) {
+        let seen = self.map.signals.entry(signal).or_default();
+        seen.count += 1;
+        seen.last = Some(self.now);
+        self.news.push((EventKind::Migration, subject.to_owned(), text));
+    }
+
+    /// Says that something in the map changed, and counts its generation.
+    pub(super) fn changed(&mut self, pf: PciAddress, key: &str, text: String) {
+        self.news.push((EventKind::VfChanged, key.to_owned(), text));
+        let row = self.map.pfs.entry(pf).or_default();
+        row.generation += 1;
+        row.changed = Some(self.now);
+    }
+
+    /// Takes back the trust in a VF until something shows that it works.
+    pub(super) fn doubt(&mut self, key: VfKey, signal: Signal, traffic: Option<(u64, u64)>) {
+        if let Some(row) = self.map.vfs.get_mut(&key) {
+            row.verification = Verification::Unverified { since: self.now, signal };
+            row.mark = traffic;
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! Every rule on a line in the exact form of its driver.
 
-use super::super::names::{Names, Owner};
 use super::super::reader::Reader;
 use super::super::record::dmesg;
+use super::super::speaker::{Names, Owner};
 use super::*;
 use crate::model::ids::PciAddress;
 

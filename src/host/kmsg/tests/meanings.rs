@@ -1,9 +1,9 @@
 //! Each kind of message with lines that are of it, from every driver that can say it, and lines that only look so.
 
-use super::super::names::NoNames;
 use super::super::reader::Reader;
 use super::super::record::dmesg;
 use super::super::rules::pairs;
+use super::super::speaker::NoNames;
 use crate::model::check::Severity;
 use crate::model::kmsg::{MessageKind, MessageSource};
 
