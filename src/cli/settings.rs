@@ -20,9 +20,9 @@ use crate::host::example::Example;
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
 use crate::host::netlink::socket::route;
-use crate::host::qid_map::QidMapLayout;
 use crate::host::{Host, Spec};
 use crate::model::policy::Policy;
+use crate::model::sriov::QidMapLayout;
 
 /// The port of the agent.
 const PORT: &str = ":10015";

@@ -216,6 +216,15 @@ impl<T> AttributeFile for CachedAttribute<T> {
     }
 }
 
+/// Reads a file once and closes it.
+pub(super) fn read_once<T>(
+    cx: &mut ReadContext<'_>,
+    path: &Path,
+    parse: impl FnOnce(&[u8]) -> Reading<T>,
+) -> Option<T> {
+    PolledFile::new(path.to_owned()).read(cx, parse).value()
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;

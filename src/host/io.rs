@@ -6,8 +6,8 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::netlink::socket::NetlinkConnector;
-use super::qid_map::QidMapLayout;
 use crate::model::reading::ReadError;
+use crate::model::sriov::QidMapLayout;
 
 /// Longest content of a file; sysfs files end at one page.
 pub const LONGEST: usize = 4096;

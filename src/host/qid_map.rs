@@ -14,7 +14,7 @@ use super::text;
 use crate::model::ids::PciAddress;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::sriov::QidMap;
+use crate::model::sriov::{QidMap, QidMapColumn, QidMapLayout};
 
 /// The collector.
 pub const SPEC: Spec = Spec {
@@ -200,43 +200,6 @@ fn matches(pattern: &str, name: &str) -> bool {
             }
         }
     }
-}
-
-/// What a column holds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QidMapColumn {
-    /// The VF's number; if no column has it, the file's directory does (`sriov/3/qid_map`).
-    Vf,
-    /// The queue pair's number in the VF.
-    Local,
-    /// The queue pair's number on the wire.
-    Global,
-    /// Its state, a word.
-    State,
-    /// Ignored.
-    Other,
-}
-
-impl QidMapColumn {
-    /// Names in the configuration.
-    pub const ALL: [(&'static str, Self); 5] = [
-        ("vf", Self::Vf),
-        ("local", Self::Local),
-        ("global", Self::Global),
-        ("state", Self::State),
-        ("-", Self::Other),
-    ];
-}
-
-/// Path and layout of the maps.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QidMapLayout {
-    /// Path with `*` and `?` in its names, below the host root.
-    pub path: PathBuf,
-    /// Columns from the left; further ones are ignored. One of them is the global number.
-    pub columns: Vec<QidMapColumn>,
-    /// Whether numbers without `0x` are hexadecimal.
-    pub hexadecimal: bool,
 }
 
 /// One entry of a map.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::ids::{DeviceName, Guid, PciAddress, text_serde};
@@ -341,6 +342,43 @@ impl QidMap {
         }
         all
     }
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum QidMapColumn {
+    /// The VF's number; if no column has it, the file's directory does (`sriov/3/qid_map`).
+    Vf,
+    /// The queue pair's number in the VF.
+    Local,
+    /// The queue pair's number on the wire.
+    Global,
+    /// Its state, a word.
+    State,
+    /// Ignored.
+    Other,
+}
+
+impl QidMapColumn {
+    /// Names in the configuration.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("vf", Self::Vf),
+        ("local", Self::Local),
+        ("global", Self::Global),
+        ("state", Self::State),
+        ("-", Self::Other),
+    ];
+}
+
+/// Path and layout of the maps.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct QidMapLayout {
+    /// Path with `*` and `?` in its names, below the host root.
+    pub path: PathBuf,
+    /// Columns from the left; further ones are ignored. One of them is the global number.
+    pub columns: Vec<QidMapColumn>,
+    /// Whether numbers without `0x` are hexadecimal.
+    pub hexadecimal: bool,
 }
 
 #[cfg(test)]

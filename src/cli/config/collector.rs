@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::reader::TableReader;
 use super::schema::{CollectorConfig, QidMapConfig};
 use crate::host::collector::Filter;
-use crate::host::qid_map::{QidMapColumn, QidMapLayout, SPEC};
+use crate::host::qid_map::SPEC;
 use crate::host::{COLLECTORS, ON_DEMAND, Spec};
+use crate::model::sriov::{QidMapColumn, QidMapLayout};
 
 /// The collectors that run, with the command line's switches.
 pub fn collectors(read: &TableReader<'_>, config: &CollectorConfig, flags: &[(&str, bool)]) -> Vec<Spec> {

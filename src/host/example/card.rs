@@ -6,8 +6,18 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::Phase;
 use crate::host::memory::MemoryHost;
+
+/// The state of the second card.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Its link is at 16 GT/s x16.
+    Healthy,
+    /// Its link has trained to 8 GT/s x8.
+    Degraded,
+    /// Its port has lost its link.
+    LinkLost,
+}
 
 /// Counters of a port that stay at zero here.
 const QUIET: [&str; 12] = [

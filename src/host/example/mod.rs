@@ -7,6 +7,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+pub use card::Phase;
+
 use card::Card;
 
 use super::io::Host;
@@ -102,17 +104,6 @@ fn system(memory: &MemoryHost) {
     memory.set(format!("{kernel}/hostname"), "example-host\n");
     memory.set(format!("{kernel}/osrelease"), "5.15.0-119-generic\n");
     memory.set(format!("{kernel}/random/boot_id"), "2f6f1f0c-7c1e-4b52-9b6a-3f1d8f0e9a77\n");
-}
-
-/// The state of the second card.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Phase {
-    /// Its link is at 16 GT/s x16.
-    Healthy,
-    /// Its link has trained to 8 GT/s x8.
-    Degraded,
-    /// Its port has lost its link.
-    LinkLost,
 }
 
 /// The link degrades so soon that a visitor sees it, and stays so for longer than the alert rules wait.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::host::collector::ReadContext;
-use crate::host::file::PolledFile;
+use crate::host::file::read_once;
 use crate::host::text;
 use crate::model::ids::Guid;
 use crate::model::reading::{ReadError, Reading};
@@ -16,7 +16,7 @@ pub(super) fn by_number(cx: &mut ReadContext<'_>, device: &Path, port: u32) -> O
     // A function without interfaces has no such directory.
     let names = cx.host.io.list(&directory).ok()?;
     let number = |name: &&String| {
-        let number = once(cx, &directory.join(name).join("dev_port"), text::counter);
+        let number = read_once(cx, &directory.join(name).join("dev_port"), text::counter);
         number.and_then(|number| number.checked_add(1)) == Some(u64::from(port))
     };
     let of_port: Vec<&String> = names.iter().filter(number).collect();
@@ -39,18 +39,14 @@ pub(in crate::host) fn by_address(cx: &mut ReadContext<'_>, guid: Guid) -> Optio
         let Ok(directory) = cx.host.resolve(&class.join(name)) else { return false };
         // Bridges and VLANs above it have the same address, and no device of their own.
         cx.host.io.link(&directory.join("device")).is_ok()
-            && once(cx, &directory.join("address"), text::label).is_some_and(|address| *address == *mac)
+            && read_once(cx, &directory.join("address"), text::label).is_some_and(|address| *address == *mac)
     })?;
     Some(Arc::from(name))
 }
 
-fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
-    PolledFile::new(path.to_owned()).read(cx, parse).value()
-}
-
 /// The GUID in a port's first GID.
 pub(in crate::host) fn first_gid(cx: &mut ReadContext<'_>, port: &Path) -> Option<Guid> {
-    once(cx, &port.join("gids/0"), parse_gid)
+    read_once(cx, &port.join("gids/0"), parse_gid)
 }
 
 /// The port's GUID in a GID: eight groups of four digits. Entries that are zero, or hold an IPv4 address, have none.

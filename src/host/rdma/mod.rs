@@ -6,16 +6,14 @@ mod netlink;
 mod port;
 mod reader;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
 use super::netlink::socket::{self, NetlinkConnector};
-use crate::model::ids::{DeviceName, natural};
 use crate::model::reading::ReadError;
 pub use netlink::{QUEUE_PAIRS, RESOURCES};
-use reader::RdmaDeviceReader;
+use reader::{RdmaDeviceReader, class, device_of, devices};
 
 /// RDMA devices and ports.
 pub const SPEC: Spec = Spec {
@@ -26,27 +24,6 @@ pub const SPEC: Spec = Spec {
     fresh: true,
     make: |setup| Box::new(RdmaCollector::new(setup, setup.host.live.then(socket::kernel))),
 };
-
-/// Where RDMA devices are listed.
-fn class(sysfs: &Path) -> PathBuf {
-    sysfs.join("class/infiniband")
-}
-
-/// The devices in the class that the filter allows. No class is no devices.
-fn devices(cx: &mut ReadContext<'_>, class: &Path, filter: &Filter) -> Result<Vec<Discovered>, ReadError> {
-    let mut names = cx.list(class)?;
-    names.retain(|name| !name.starts_with('.') && filter.allows(name));
-    names.sort_unstable_by(|a, b| natural(a, b));
-    Ok(names
-        .iter()
-        .map(|name| Discovered { key: Arc::from(name.as_str()), device: Some(DeviceName::new(name)) })
-        .collect())
-}
-
-/// The device a reader is for.
-fn device_of(found: &Discovered) -> DeviceName {
-    found.device.clone().unwrap_or_else(|| DeviceName::new(&found.key))
-}
 
 struct RdmaCollector {
     class: PathBuf,

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{class, device_of, devices};
+use super::reader::{class, device_of, devices};
 use crate::host::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
 use crate::host::netlink::client::{QueryOutcome, RdmaNetlinkClient};
 use crate::host::netlink::nldev::{self, NldevCommand};

@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use super::counters::{CounterDirs, CounterSource, stamp};
 use super::interface::{self, parse_gid};
-use super::reader::once;
 use crate::host::collector::ReadContext;
-use crate::host::file::PolledFile;
+use crate::host::file::{PolledFile, read_once};
 use crate::host::io::DirStamp;
 use crate::host::netlink::client::{QueryOutcome, RdmaNetlinkClient};
 use crate::host::netlink::nldev::{self, NldevCommand};
@@ -101,7 +100,7 @@ impl PortFiles {
     ) -> Option<Port> {
         self.stamp?;
         if scope.seldom && self.link_layer.is_none() {
-            self.link_layer = once(cx, &self.dir.join("link_layer"), parse_link_layer);
+            self.link_layer = read_once(cx, &self.dir.join("link_layer"), parse_link_layer);
         }
         let mut client = client;
         let answer = match &mut client {
@@ -161,7 +160,7 @@ impl PortFiles {
 
     /// The GID table's first entry, from the kernel's memory.
     fn read_seldom(&mut self, cx: &mut ReadContext<'_>) {
-        self.guid = once(cx, &self.dir.join("gids/0"), parse_gid);
+        self.guid = read_once(cx, &self.dir.join("gids/0"), parse_gid);
         // EINVAL means that the entry has no interface, as on every InfiniBand port.
         let netdev = PolledFile::new(self.dir.join("gid_attrs/ndevs/0")).read_unless_down(cx, text::label);
         self.netdev = netdev.value().or_else(|| self.other_netdev(cx));

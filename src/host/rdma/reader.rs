@@ -6,17 +6,38 @@ use std::time::Duration;
 
 use super::counters::{CounterDirs, CounterSource, stamp};
 use super::port::{PortFiles, PortScope};
-use crate::host::collector::{Depth, DeviceReader, ReadContext};
-use crate::host::file::PolledFile;
+use crate::host::collector::{Depth, DeviceReader, Discovered, Filter, ReadContext};
+use crate::host::file::read_once;
 use crate::host::io::{DirStamp, reason_of};
 use crate::host::netlink::client::RdmaNetlinkClient;
 use crate::host::netlink::socket::NetlinkConnector;
 use crate::host::text::{self, parse_decimal};
-use crate::model::ids::{DeviceName, Guid, PciAddress};
+use crate::model::ids::{DeviceName, Guid, PciAddress, natural};
 use crate::model::rdma::{DeviceIdentity, RdmaDevice};
-use crate::model::reading::Reading;
+use crate::model::reading::{ReadError, Reading};
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
+
+/// Where RDMA devices are listed.
+pub(super) fn class(sysfs: &Path) -> PathBuf {
+    sysfs.join("class/infiniband")
+}
+
+/// The devices in the class that the filter allows. No class is no devices.
+pub(super) fn devices(cx: &mut ReadContext<'_>, class: &Path, filter: &Filter) -> Result<Vec<Discovered>, ReadError> {
+    let mut names = cx.list(class)?;
+    names.retain(|name| !name.starts_with('.') && filter.allows(name));
+    names.sort_unstable_by(|a, b| natural(a, b));
+    Ok(names
+        .iter()
+        .map(|name| Discovered { key: Arc::from(name.as_str()), device: Some(DeviceName::new(name)) })
+        .collect())
+}
+
+/// The device a reader is for.
+pub(super) fn device_of(found: &Discovered) -> DeviceName {
+    found.device.clone().unwrap_or_else(|| DeviceName::new(&found.key))
+}
 
 /// How long identity, GUIDs and interface names are kept. Firmware can change under a running device.
 const SELDOM: Duration = Duration::from_secs(60);
@@ -173,22 +194,17 @@ impl DeviceReader for RdmaDeviceReader {
     }
 }
 
-/// Reads a file once and closes it.
-pub(super) fn once<T>(cx: &mut ReadContext<'_>, path: &Path, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
-    PolledFile::new(path.to_owned()).read(cx, parse).value()
-}
-
 /// Reads a device's identity files. All of them come from kernel memory.
 fn read_identity(cx: &mut ReadContext<'_>, device: &Path) -> DeviceIdentity {
     let (pci_address, sub_function) = function(cx, device);
     DeviceIdentity {
         pci_address,
         sub_function,
-        firmware_version: once(cx, &device.join("fw_ver"), text::label),
-        board_id: once(cx, &device.join("board_id"), text::label),
-        hca_type: once(cx, &device.join("hca_type"), text::label),
-        node_guid: once(cx, &device.join("node_guid"), guid),
-        sys_image_guid: once(cx, &device.join("sys_image_guid"), guid),
+        firmware_version: read_once(cx, &device.join("fw_ver"), text::label),
+        board_id: read_once(cx, &device.join("board_id"), text::label),
+        hca_type: read_once(cx, &device.join("hca_type"), text::label),
+        node_guid: read_once(cx, &device.join("node_guid"), guid),
+        sys_image_guid: read_once(cx, &device.join("sys_image_guid"), guid),
     }
 }
 
