@@ -46,13 +46,21 @@ pub struct HttpOptions {
     pub max_requests: usize,
     /// Connections that may be open at a time; beyond, the oldest idle one makes room.
     pub max_connections: usize,
+    /// Bytes of different answers that clients have not taken yet; beyond, readers of the oldest make room.
+    pub max_body_bytes: usize,
     /// Whether everyone may read the snapshot; otherwise only clients that show who they are.
     pub public_snapshot: bool,
 }
 
 impl Default for HttpOptions {
     fn default() -> Self {
-        Self { telemetry_path: "/metrics".to_owned(), max_requests: 0, max_connections: 2_000, public_snapshot: false }
+        Self {
+            telemetry_path: "/metrics".to_owned(),
+            max_requests: 0,
+            max_connections: 2_000,
+            max_body_bytes: 32 << 20,
+            public_snapshot: false,
+        }
     }
 }
 
@@ -86,7 +94,7 @@ impl App {
     pub fn new(source: Arc<dyn ReportSource>, options: HttpOptions, agent: AgentState) -> Self {
         let agent = Mutex::new(Arc::new(agent));
         let clients = Arc::new(ClientCounts::default());
-        let limits = ConnectionLimits::new(options.max_connections);
+        let limits = ConnectionLimits::new(options.max_connections, options.max_body_bytes);
         Self {
             source,
             options,

@@ -383,8 +383,12 @@ mod tests {
 
     /// A report whose metrics have some 6 MB.
     fn long_report() -> HostReport {
+        report_with_counters(60_000)
+    }
+
+    fn report_with_counters(count: usize) -> HostReport {
         let mut device = testing::report().snapshot.devices().next().unwrap().clone();
-        let names: Vec<String> = (0..60_000).map(|number| format!("a_counter_with_a_long_name_{number}")).collect();
+        let names: Vec<String> = (0..count).map(|number| format!("a_counter_with_a_long_name_{number}")).collect();
         let list: Vec<(&str, Option<u64>)> = names.iter().map(|name| (name.as_str(), Some(1))).collect();
         device.counters = testing::counters(&list, true);
         testing::report_of(vec![device])
@@ -474,14 +478,17 @@ mod tests {
     #[tokio::test]
     async fn readers_of_old_bodies_make_room() {
         // Each of them asks when there is another report, so each holds a body of its own.
-        let source = Fixed::with(long_report());
-        let running = start(Arc::clone(&source), HttpOptions::default()).await;
+        // Some 600 kB each.
+        let another_report = || report_with_counters(6_000);
+        let source = Fixed::with(another_report());
+        let options = HttpOptions { max_body_bytes: 3 << 20, ..HttpOptions::default() };
+        let running = start(Arc::clone(&source), options).await;
         let mut readers = Vec::new();
         for _ in 0..9 {
             readers.push(reader(running.address).await);
             let mut first = [0; 100];
             readers.last_mut().unwrap().read_exact(&mut first).await.unwrap();
-            *source.report.lock().unwrap() = Some(Arc::new(long_report()));
+            *source.report.lock().unwrap() = Some(Arc::new(another_report()));
         }
         let closed = running.app.clients().closed()[1];
         assert!((3..9).contains(&closed), "{closed}");

@@ -37,16 +37,10 @@ pub(super) struct ConnectionLimits {
 }
 
 impl ConnectionLimits {
-    /// The limits with so many connections in all.
-    pub(super) fn new(connections: usize) -> Self {
+    /// The limits with so many connections and bytes of bodies in all.
+    pub(super) fn new(connections: usize, body_bytes: usize) -> Self {
         let connections = connections.max(1);
-        Self {
-            connections,
-            connections_each: connections.min(512),
-            answers: 512,
-            answers_each: 256,
-            body_bytes: 32 << 20,
-        }
+        Self { connections, connections_each: connections.min(512), answers: 512, answers_each: 256, body_bytes }
     }
 }
 
