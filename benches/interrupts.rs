@@ -132,7 +132,7 @@ struct Own {
 impl Own {
     fn new(root: &Path) -> Self {
         let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
-        let host = Host { io: Arc::new(Fs::new()), sysfs, procfs, roots, route: None, live: false };
+        let host = Host { io: Arc::new(Fs::new()), sysfs, procfs, roots, route: None, ethtool: None, live: false };
         let mut collector = (irq::SPEC.make)(&Setup { host: host.clone(), filter: Filter::default() });
         let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
         let reader = collector.open(&found[0]);

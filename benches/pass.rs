@@ -142,7 +142,7 @@ struct Collectors {
 impl Collectors {
     fn new(root: &Path, io: Arc<dyn HostIo>) -> Self {
         let (sysfs, procfs, roots) = (root.join("sys"), root.join("proc"), Roots::below(root));
-        let host = Host { io, sysfs, procfs, roots, route: None, live: false };
+        let host = Host { io, sysfs, procfs, roots, route: None, ethtool: None, live: false };
         let setup = Setup { host: host.clone(), filter: Filter::default() };
         let start = |spec: &'static Spec| Running {
             spec,

@@ -78,6 +78,7 @@ fn measure(root: &Path, shape: &VfHost) -> (Duration, Duration) {
         procfs: root.join("proc"),
         roots: Roots::below(root),
         route: Some(route(&shape.interfaces())),
+        ethtool: None,
         live: false,
     };
     let setup = Setup { host: host.clone(), filter: Filter::default() };

@@ -83,6 +83,7 @@ fn a_domain_that_appears_is_seen_long_before_the_interval_is_over() {
         procfs: root.path().join("proc"),
         roots: Roots::below(root.path()),
         route: None,
+        ethtool: None,
         live: false,
     };
     let specs = COLLECTORS.iter().map(|spec| Spec { interval: Duration::from_secs(3600), ..*spec });

@@ -55,6 +55,7 @@ fn poller(root: &Path, shape: &VfHost, store: Option<Store>) -> Poller {
         procfs: root.join("proc"),
         roots: Roots::below(root),
         route: Some(route),
+        ethtool: None,
         live: false,
     };
     let setup = Setup { host, filter: Filter::default() };

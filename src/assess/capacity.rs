@@ -395,6 +395,7 @@ mod tests {
             speed: Reading::Value(BytesPerSecond(gigabits * GIGABIT)),
             operstate: Some(Arc::from("up")),
             carrier_changes: Some(1),
+            carrier_downs: None,
             bond: bond.map(|(name, _)| Arc::from(name)),
             bond_active: bond.map(|(_, active)| active),
         }

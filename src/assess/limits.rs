@@ -39,6 +39,26 @@ pub const ROCE_CLEAR: Duration = Duration::from_secs(10 * MINUTE);
 pub const ROCE_LOST: u64 = 60;
 /// How long error counters must be within their limits before the finding clears.
 pub const ERRORS_CLEAR: Duration = Duration::from_secs(60 * MINUTE);
+/// How long a lane must be worse than the others.
+pub const LANE_HOLD: Hold = Hold::For(Duration::from_secs(30 * MINUTE));
+/// How long a link must lose nothing before the finding clears.
+pub const LOSS_CLEAR: Duration = Duration::from_secs(126 * MINUTE);
+/// How long a card must be hot.
+pub const HOT_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
+/// Lost codewords in twelve minutes that are too many: of so few, the mean is above 0.8 with 95 % confidence.
+pub const LOST: u64 = 3;
+/// Share of bits that may be wrong before correction, on lines with PAM4 and optics or an unknown cable (UFM's table).
+pub const RAW_OPTICAL: f64 = 1e-5;
+/// The same for copper, and for lines with 25 Gb/s a lane.
+pub const RAW_COPPER: f64 = 1e-6;
+/// Share of wrong bits at which RS(544,514) is at its end (IEEE 802.3).
+pub const RAW_END: f64 = 2.4e-4;
+/// How much worse than the median of the others a lane may be.
+pub const UNEVEN: f64 = 100.0;
+/// Share of wrong bits below which an uneven lane does not matter.
+pub const UNEVEN_LEAST: f64 = 1e-8;
+/// Degrees below its limit at which a sensor is close to it.
+pub const HOT_MARGIN: f64 = 5.0;
 /// A driver that recovers by itself has a reporter in error only briefly.
 pub const REPORTER_HOLD: Hold = Hold::For(Duration::from_secs(30));
 
@@ -64,6 +84,22 @@ fn held(hold: Hold) -> String {
         Hold::None => "none".to_owned(),
         Hold::For(duration) => time(duration),
         Hold::Passes(count) => format!("{count} readings"),
+    }
+}
+
+/// Hold and threshold of the checks of physical links.
+fn of_links(check: Check) -> (String, String) {
+    match check {
+        Check::LinkQuality => (
+            format!("as in the limit; {} for a lane", held(LANE_HOLD)),
+            format!(
+                "{LOST} lost codewords in 12m, critical in 3 of 10 such windows or at 1 a second for 1m; before correction \
+                 more than {RAW_OPTICAL:e} of the bits (25 Gb/s lanes, copper: {RAW_COPPER:e}) in the worst minute of 2 of 3 \
+                 windows of 10m; codewords in the last third of what FEC corrects in 3 of 5 windows of 2m; a lane {UNEVEN} \
+                 times worse than the others"
+            ),
+        ),
+        _ => (held(HOT_HOLD), format!("{HOT_MARGIN} K below the sensor's own limit; critical at the limit")),
     }
 }
 
@@ -103,6 +139,11 @@ pub fn details(check: Check) -> CheckDetails {
             let limits: Vec<String> = common.map(|limit| format!("{}: {}", limit.counter, limit.text)).collect();
             (held(Hold::None), format!("{}; counters of single drivers: drivers.md", limits.join("; ")))
         }
+        Check::LinkQuality => {
+            clear = ERRORS_CLEAR;
+            clear_text = Some(format!("{}; {} after losses", time(ERRORS_CLEAR), time(LOSS_CLEAR)));
+            of_links(check)
+        }
         Check::PortCounterSaturated => (held(Hold::None), "counter at its maximum".to_owned()),
         Check::DeviceMissing => {
             keys = &["policy.devices"];
@@ -112,6 +153,7 @@ pub fn details(check: Check) -> CheckDetails {
             held(NO_DRIVER_HOLD),
             "an RDMA card without driver or RDMA device; given away (vfio-pci) is fine".to_owned(),
         ),
+        Check::NicHot => of_links(check),
         Check::PcieOffBus => (held(DEVICE_HOLD), "configuration space reads all ones".to_owned()),
         Check::PcieBelowPortRate | Check::PcieDegraded | Check::PcieDrifted => {
             if check == Check::PcieDrifted {

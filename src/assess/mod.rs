@@ -9,11 +9,14 @@ pub mod devices;
 pub mod irq;
 pub mod kmsg;
 pub mod limits;
+pub mod link_quality;
+mod links;
 pub mod pcie;
 pub mod port_errors;
 pub mod ports;
 pub mod posture;
 pub mod roce;
+pub mod temperature;
 #[cfg(test)]
 mod testing;
 pub mod verdicts;
@@ -56,7 +59,9 @@ pub const RULES: &[Rule] = &[
     ports::rate,
     ports::flapping,
     port_errors::errors,
+    link_quality::quality,
     ports::saturated,
+    temperature::hot,
     pcie::links,
     pcie::below_port_rate,
     pcie::drifted,

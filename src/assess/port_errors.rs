@@ -11,7 +11,9 @@ use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::history::CounterWindow;
 use crate::model::ids::PortKey;
+use crate::model::policy::ErrorLimit;
 use crate::model::rdma::RdmaDevice;
+use crate::model::units::BytesPerSecond;
 
 /// `port_errors`: an error counter of a port, or of a device, rises faster than its limit.
 pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
@@ -19,12 +21,13 @@ pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
         for port in &device.ports {
             let key = PortKey { device: device.name.clone(), port: port.number };
             let windows = view.history.ports.get(&key).map(|past| &past.windows);
-            judge(view, verdicts, device, Subject::Port(key), windows);
+            let rate = port.rate.value().map(|rate| rate.bandwidth);
+            judge(view, verdicts, device, Subject::Port(key), rate, windows);
         }
         // Counters that a driver has for the device as a whole.
         if !device.counters.layout.is_empty() {
             let windows = view.history.devices.get(&device.name);
-            judge(view, verdicts, device, Subject::Device(device.name.clone()), windows);
+            judge(view, verdicts, device, Subject::Device(device.name.clone()), None, windows);
         }
     }
 }
@@ -34,6 +37,7 @@ fn judge(
     verdicts: &mut Verdicts,
     device: &RdmaDevice,
     subject: Subject,
+    rate: Option<BytesPerSecond>,
     windows: Option<&BTreeMap<Arc<str>, CounterWindow>>,
 ) {
     let now = view.snapshot.taken.tick;
@@ -42,8 +46,9 @@ fn judge(
         let Some(rise) = windows.and_then(|all| all.get(limit.counter)?.rise(now, limit.window)) else { continue };
         // A single look is shorter than the window: limits by the second are judged by their rate.
         let short = view.instant && limit.window <= Duration::from_secs(60) && rise.observed < limit.window;
-        let allowed = if short { limit.most * rise.observed.as_secs() / limit.window.as_secs() } else { limit.most };
-        if rise.count > allowed {
+        let most = limit.most(rate);
+        let allowed = if short { most * rise.observed.as_secs() / limit.window.as_secs() } else { most };
+        if rise.count > allowed && !over.iter().any(|(known, _): &(&ErrorLimit, _)| known.counter == limit.counter) {
             over.push((limit, rise));
         }
     }

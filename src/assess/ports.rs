@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::View;
 use super::limits::{PORT_DOWN_HOLD, PORT_RATE_HOLD, SUBNET_MANAGER_HOLD};
+use super::links::{DownCause, down_cause, last_cause, suspect};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::counter::CounterKind;
@@ -90,6 +91,7 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
                 .with_evidence("state", Some(state.as_str()))
                 .with_evidence("physical_state", port.physical_state.value().map(PhysicalState::as_str))
                 .with_evidence("expected_by", Some(expected.as_str()))
+                .with_evidence("link_cause", down_cause(view, port).and_then(|down| Some(down.cause?.to_string())))
                 .hold(hold),
         );
     }
@@ -173,6 +175,9 @@ fn describe_down(
         return (FindingReason::NoSubnetManager, format!("{key} is {word}: {text} ({why})."));
     }
     let physical = port.physical_state.value();
+    if let Some(DownCause { reason, text: Some(text), .. }) = down_cause(view, port) {
+        return (reason.unwrap_or(FindingReason::NoCarrier), format!("{key} is {word}: {text} ({why})."));
+    }
     if port.link_layer == Some(LinkLayer::Ethernet) {
         let netdev = port.netdev.as_deref();
         let known = netdev.and_then(|name| view.snapshot.all::<Netdev>().find(|n| *n.name == *name));
@@ -301,7 +306,7 @@ fn peer_rate(own: BytesPerSecond, all: &[BytesPerSecond]) -> Option<BytesPerSeco
 /// `port_flapping`: a flap within the last hour; critical from the third in twelve hours.
 pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
     let now = view.snapshot.taken.tick;
-    for (device, _, key) in ports(view) {
+    for (device, port, key) in ports(view) {
         let flaps = view.history.ports.get(&key).map(|past| &past.flaps);
         let Some(last) = flaps.and_then(|flaps| flaps.back()).filter(|last| now.since(**last) < HOUR) else {
             verdicts.ok(Check::PortFlapping);
@@ -310,12 +315,18 @@ pub fn flapping(view: &View<'_>, verdicts: &mut Verdicts) {
         let count = flaps.into_iter().flatten().filter(|at| now.since(**at) <= 12 * HOUR).count();
         let critical = count >= view.policy.thresholds.flaps_critical;
         let severity = if critical { Severity::Critical } else { Severity::Warning };
+        let cause = last_cause(view, port);
+        let said = cause.map(|last| format!(" While it was down, the driver reported: {}.", last.cause));
         let summary = format!(
-            "{key}: the link went down and came back {} in 12 h. Check cable, module and the other end before the card.",
-            times(count)
+            "{key}: the link went down and came back {} in 12 h.{} Check cable, module and the other end before the card.",
+            times(count),
+            said.unwrap_or_default()
         );
+        let steady = cause.filter(|last| last.steady).and_then(|last| suspect(last.cause));
+        let reason = steady.unwrap_or(FindingReason::LinkLost);
         verdicts.found(
-            Condition::new(Check::PortFlapping, Subject::Port(key), severity, FindingReason::LinkLost, summary)
+            Condition::new(Check::PortFlapping, Subject::Port(key), severity, reason, summary)
+                .with_evidence("link_cause", cause.map(|last| last.cause.to_string()))
                 .address(device.identity.pci_address)
                 .with_evidence("flaps", Some(count))
                 .with_evidence("last_flap_seconds_ago", Some(now.since(*last).as_secs())),

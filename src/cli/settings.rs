@@ -16,6 +16,7 @@ use super::config::schema::ConfigFile;
 use super::config::{self, collector, policy, web};
 use crate::bench::context::BenchmarkContext;
 use crate::host::collector::{Filter, Setup};
+use crate::host::ethtool::ioctl;
 use crate::host::example::Example;
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
@@ -140,6 +141,7 @@ impl Settings {
             procfs,
             roots: Roots { qid_map: self.qid_map.clone(), ..Roots::below(&root) },
             route: live.then(route),
+            ethtool: live.then(ioctl::kernel),
             live,
         }
     }

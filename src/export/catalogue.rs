@@ -24,7 +24,7 @@ pub const FAMILIES: &[Section] = &[
     Section { title: "Ethernet ports", families: netdev::FAMILIES },
     Section { title: "Interrupts", families: function::INTERRUPTS },
     Section { title: "Kernel messages", families: host::KERNEL_LOG },
-    Section { title: "Health reporters", families: function::HEALTH },
+    Section { title: "Health of cards", families: function::HEALTH },
     Section { title: "The host", families: host::SETUP },
     Section { title: "Probes", families: probe::FAMILIES },
     Section { title: "Findings", families: findings::FAMILIES },

@@ -69,7 +69,7 @@ pub struct Family {
 }
 
 /// Units a name may end in, longer ones first.
-const UNITS: &[&str] = &["transfers_per_second", "bytes_per_second", "seconds", "bytes", "lanes", "ticks"];
+const UNITS: &[&str] = &["transfers_per_second", "bytes_per_second", "seconds", "bytes", "lanes", "ticks", "celsius"];
 
 impl Family {
     /// The name without the suffix of its type.

@@ -5,6 +5,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
+use super::ethtool::access::EthtoolAccess;
 use super::netlink::socket::NetlinkConnector;
 use crate::model::reading::ReadError;
 use crate::model::sriov::QidMapLayout;
@@ -106,6 +107,8 @@ pub struct Host {
     pub roots: Roots,
     /// Connects to route netlink; `None` on a recorded host.
     pub route: Option<NetlinkConnector>,
+    /// Asks drivers about interfaces (ethtool); `None` on a recorded host.
+    pub ethtool: Option<EthtoolAccess>,
     /// Whether this is the running kernel's own view, so that netlink describes the same host.
     pub live: bool,
 }

@@ -35,6 +35,7 @@ pub mod rdma;
 pub mod recording;
 pub mod sriov;
 pub mod system;
+pub mod temperature;
 pub mod text;
 
 use std::path::PathBuf;
@@ -66,6 +67,7 @@ pub const COLLECTORS: &[Spec] = &[
     ethtool::SPEC,
     netsetup::SPEC,
     devlink::SPEC,
+    temperature::SPEC,
     gids::SPEC,
     irq::SPEC,
     kmsg::SPEC,

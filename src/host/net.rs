@@ -168,6 +168,7 @@ struct NetdevReader {
     speed: Attribute,
     operstate: Attribute,
     carrier_changes: Attribute,
+    carrier_downs: Attribute,
 }
 
 impl NetdevReader {
@@ -183,6 +184,7 @@ impl NetdevReader {
             speed: Attribute::new(directory, "speed"),
             operstate: Attribute::new(directory, "operstate"),
             carrier_changes: Attribute::new(directory, "carrier_changes"),
+            carrier_downs: Attribute::new(directory, "carrier_down_count"),
             location,
         }
     }
@@ -223,7 +225,7 @@ impl NetdevReader {
         state.value().map(|state| &*state == "active")
     }
 
-    fn files(&mut self) -> [&mut dyn AttributeFile; 6] {
+    fn files(&mut self) -> [&mut dyn AttributeFile; 7] {
         [
             &mut self.port_index,
             &mut self.hardware_type,
@@ -231,6 +233,7 @@ impl NetdevReader {
             &mut self.speed,
             &mut self.operstate,
             &mut self.carrier_changes,
+            &mut self.carrier_downs,
         ]
     }
 }
@@ -249,6 +252,7 @@ impl DeviceReader for NetdevReader {
             speed: self.speed.read_unless_down(cx, parse_speed),
             operstate: self.operstate.read(cx, text::label).value(),
             carrier_changes: self.carrier_changes.read(cx, text::counter).value(),
+            carrier_downs: self.carrier_downs.read(cx, text::counter).value(),
             bond_active: self.bond.as_ref().and_then(|_| self.bond_active(cx)),
             bond: self.bond.clone(),
         };
@@ -257,8 +261,8 @@ impl DeviceReader for NetdevReader {
 
     fn quarantined(&self) -> usize {
         let settled = [self.port_index.is_quarantined(), self.hardware_type.is_quarantined()];
-        let read =
-            [&self.carrier, &self.speed, &self.operstate, &self.carrier_changes].map(AttributeFile::is_quarantined);
+        let read = [&self.carrier, &self.speed, &self.operstate, &self.carrier_changes, &self.carrier_downs];
+        let read = read.map(AttributeFile::is_quarantined);
         settled.into_iter().chain(read).filter(|quarantined| *quarantined).count()
     }
 }
@@ -268,7 +272,8 @@ fn parse_u32(bytes: &[u8]) -> Reading<u32> {
     number.map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value)
 }
 
-fn parse_carrier(bytes: &[u8]) -> Reading<bool> {
+/// Whether there is a carrier.
+pub(super) fn parse_carrier(bytes: &[u8]) -> Reading<bool> {
     match bytes {
         b"0" => Reading::Value(false),
         b"1" => Reading::Value(true),
@@ -314,6 +319,7 @@ mod tests {
         file("speed", "200000");
         file("operstate", "up");
         file("carrier_changes", "7");
+        file("carrier_down_count", "3");
     }
 
     fn read(harness: &mut CollectorHarness) -> Vec<Netdev> {
@@ -338,6 +344,7 @@ mod tests {
             speed: Reading::Value(BytesPerSecond(25e9)),
             operstate: Some(Arc::from("up")),
             carrier_changes: Some(7),
+            carrier_downs: Some(3),
             bond: None,
             bond_active: None,
         };

@@ -125,8 +125,12 @@ checks! {
     PortFlapping = "port_flapping",
     /// Error counters of a port rise faster than their limits.
     PortErrors = "port_errors",
+    /// A port's link loses data, or is close to it: errors before and after correction (FEC).
+    LinkQuality = "link_quality",
     /// Counters of a port reached their maximum and no longer count.
     PortCounterSaturated = "port_counter_saturated",
+    /// A sensor of a card is near or above its limit.
+    NicHot = "nic_hot",
     /// A device of the baseline or policy is missing.
     DeviceMissing = "device_missing",
     /// An RDMA card has no driver, or its driver has made no RDMA device of it.

@@ -1,8 +1,9 @@
-//! What drivers say of their devices' health (devlink health reporters).
+//! What drivers say of their devices' health (devlink health reporters), and how warm the devices are (hwmon).
 
 use std::sync::Arc;
 
 use super::ids::{DeviceName, PciAddress};
+use super::units::Celsius;
 
 /// One reporter of a driver, over all ports that have it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,4 +29,17 @@ pub struct FunctionHealth {
     pub device: DeviceName,
     /// By name.
     pub reporters: Vec<Reporter>,
+}
+
+/// A temperature sensor of a function (`<function>/hwmon/hwmon*/temp*`).
+#[derive(Debug, Clone, PartialEq)]
+pub struct NicTemperature {
+    /// The function.
+    pub pci_address: PciAddress,
+    /// The driver's label, else the file's name (`temp1`); unique within the function.
+    pub sensor: Arc<str>,
+    /// The temperature now.
+    pub value: Celsius,
+    /// The sensor's own limit (`temp*_crit`); `None` if it has none.
+    pub critical: Option<Celsius>,
 }

@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 use super::benchmark::BenchmarkHistories;
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::irq::NodeCpus;
+use super::line::{LineHistory, LineSummary};
 use super::time::BootTime;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, total};
 use super::vfmap::VfMap;
 
-/// Increases of one counter over a span, in steps of a thirtieth of it. A counter that goes backwards was reset and
+/// Longest time whose increases are kept as one.
+const LONGEST_STEP: Duration = Duration::from_secs(60);
+
+/// Increases of one counter over a span, in steps of a thirtieth of it, a minute at most. A counter that goes backwards was reset and
 /// counts on from its new value.
 #[derive(Debug, Clone)]
 pub struct CounterWindow {
@@ -47,7 +51,9 @@ impl CounterWindow {
         let (rise, reset) = if value >= before { (value - before, false) } else { (value, true) };
         if rise > 0 {
             match self.steps.back_mut() {
-                Some((at, count)) if now.since(*at) < self.span / 30 => *count = count.saturating_add(rise),
+                Some((at, count)) if now.since(*at) < (self.span / 30).min(LONGEST_STEP) => {
+                    *count = count.saturating_add(rise);
+                }
                 _ => self.steps.push_back((now, rise)),
             }
         }
@@ -66,6 +72,11 @@ impl CounterWindow {
         }
         let count = total(self.steps.iter().filter(|(at, _)| now.since(*at) <= span).map(|(_, rise)| *rise));
         Some(Increase { count, observed: observed.min(span) })
+    }
+
+    /// Whether the last reading is of this time.
+    pub fn has(&self, at: BootTime) -> bool {
+        self.last.is_some_and(|(last, _)| last == at)
     }
 
     /// The last raw value.
@@ -189,6 +200,8 @@ pub struct History {
     pub irqs: BTreeMap<PciAddress, IrqHistory>,
     /// Statistics of Ethernet ports, by interface and name.
     pub netdevs: BTreeMap<Arc<str>, BTreeMap<Arc<str>, CounterWindow>>,
+    /// Physical links, by interface.
+    pub lines: BTreeMap<Arc<str>, LineHistory>,
     /// Counters of RDMA ports on Ethernet that tell of loss, by name.
     pub roce: BTreeMap<PortKey, BTreeMap<&'static str, CounterWindow>>,
     /// Number of the last kernel log record that was read.
@@ -199,4 +212,16 @@ pub struct History {
     pub vf_map: VfMap,
     /// What probes measured.
     pub probes: BenchmarkHistories,
+}
+
+impl History {
+    /// The traffic of each port over the last interval.
+    pub fn traffic(&self) -> BTreeMap<PortKey, BytesPerSecond> {
+        self.ports.iter().filter_map(|(key, past)| Some((key.clone(), past.traffic?))).collect()
+    }
+
+    /// How the line of each interface does now.
+    pub fn line_summaries(&self, now: BootTime) -> BTreeMap<Arc<str>, LineSummary> {
+        self.lines.iter().map(|(netdev, past)| (Arc::clone(netdev), past.summary(now))).collect()
+    }
 }

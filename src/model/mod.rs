@@ -15,6 +15,8 @@ pub mod ids;
 pub mod irq;
 pub mod kmsg;
 mod labels;
+pub mod line;
+pub mod link;
 pub mod net;
 pub mod pcie;
 pub mod policy;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::counter::CounterClass;
 use super::ids::{DeviceName, PciAddress, PortKey};
+use super::line::FecMode;
 use super::reading::Reading;
 use super::time::BootTime;
 use super::units::BytesPerSecond;
@@ -29,6 +30,8 @@ pub struct Netdev {
     pub operstate: Option<Arc<str>>,
     /// Carrier changes since it was created.
     pub carrier_changes: Option<u64>,
+    /// How often the carrier was lost since it was created, `ip link set down` included (`carrier_down_count`).
+    pub carrier_downs: Option<u64>,
     /// The bond that it is a member of (`master`).
     pub bond: Option<Arc<str>>,
     /// Whether the bond uses it (`bonding_slave/state`): `false` for a backup.
@@ -276,8 +279,8 @@ impl NetdevStatistics {
 pub struct NetdevLine {
     /// The interface.
     pub netdev: Arc<str>,
-    /// How errors are corrected: `off`, `rs`, `baser`, `llrs`.
-    pub fec: Option<&'static str>,
+    /// How errors are corrected.
+    pub fec: Option<FecMode>,
     /// Whether pauses of the whole link are obeyed and sent: received, transmitted.
     pub pause: Option<(bool, bool)>,
 }

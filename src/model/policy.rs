@@ -81,18 +81,46 @@ pub struct Thresholds {
 }
 
 /// How fast a counter may rise.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct ErrorLimit {
     /// Counter file name.
     pub counter: &'static str,
     /// The reason of its finding.
     pub reason: FindingReason,
-    /// Most increases allowed in the window.
-    pub most: u64,
+    /// Increases allowed in the window.
+    pub allowed: Allowance,
     /// The window.
     pub window: Duration,
-    /// How the limit reads: `120/h`.
+    /// How the limit reads: `5 a minute`.
     pub text: &'static str,
+}
+
+/// How many increases of a counter are allowed in its window.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Allowance {
+    /// So many.
+    Count(u64),
+    /// So many as this share of the bits that the port's rate carries, or [`FEWEST`] if that is less.
+    OfBits(f64),
+}
+
+/// Errors that are too few to say how often they happen, whatever the rate.
+pub const FEWEST: u64 = 2;
+
+impl ErrorLimit {
+    /// Most increases allowed in the window, on a port of this rate.
+    pub fn most(&self, rate: Option<BytesPerSecond>) -> u64 {
+        match self.allowed {
+            Allowance::Count(most) => most,
+            Allowance::OfBits(share) => {
+                let bits = rate.map_or(0.0, |rate| rate.0 * 8.0) * self.window.as_secs_f64();
+                // A limit of 3 must not become 2 by rounding.
+                #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small count")]
+                let most = (bits * share + 1e-6).floor() as u64;
+                most.max(FEWEST)
+            }
+        }
+    }
 }
 
 impl Default for Thresholds {
@@ -102,14 +130,18 @@ impl Default for Thresholds {
         let limit = |reason: FindingReason, most, window, text| ErrorLimit {
             counter: reason.as_str(),
             reason,
-            most,
+            allowed: Allowance::Count(most),
             window,
             text,
+        };
+        let symbols = |share, window, text| ErrorLimit {
+            allowed: Allowance::OfBits(share),
+            ..limit(FindingReason::SymbolError, 0, window, text)
         };
         let of_driver = |counter, most, window, text| ErrorLimit {
             counter,
             reason: FindingReason::DriverCounter,
-            most,
+            allowed: Allowance::Count(most),
             window,
             text,
         };
@@ -117,7 +149,8 @@ impl Default for Thresholds {
             flaps_critical: 3,
             settle: Duration::from_secs(30 * 60),
             errors: vec![
-                limit(FindingReason::SymbolError, 120, HOUR, "120 an hour"),
+                symbols(1e-14, 12 * MINUTE, "1 in 1e14 bits"),
+                symbols(1e-15, 125 * MINUTE, "1 in 1e15 bits"),
                 limit(FindingReason::LinkErrorRecovery, 25, 5 * MINUTE, "5 a minute"),
                 limit(FindingReason::PortRcvErrors, 600, MINUTE, "10 a second"),
                 limit(FindingReason::PortXmitDiscards, 6_000, MINUTE, "100 a second"),

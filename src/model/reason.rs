@@ -21,6 +21,18 @@ label_enum! {
         NoCarrier = "no_carrier",
         /// Switched off by an administrator or a tool.
         Disabled = "disabled",
+        /// No cable is seen in the cage.
+        NoCable = "no_cable",
+        /// The card does not accept the cable or module, or it does not support the rate.
+        CableUnsupported = "cable_unsupported",
+        /// The signal is too bad for a link.
+        SignalBad = "signal_bad",
+        /// Link training or autonegotiation fails.
+        TrainingFailed = "training_failed",
+        /// The two ends have different settings.
+        SettingsDiffer = "settings_differ",
+        /// The other end does not respond.
+        NoPartner = "no_partner",
         /// No link partner.
         Polling = "polling",
         /// The link keeps training.
@@ -231,6 +243,20 @@ label_enum! {
         LinkDown = "link_down",
         /// Kernel message of this kind.
         AerCorrectable = "aer_correctable",
+        /// Codewords could not be corrected: data was lost.
+        CodewordsLost = "codewords_lost",
+        /// Too many bits are wrong before correction.
+        RawErrors = "raw_errors",
+        /// Codewords take nearly all that can be corrected.
+        FecMargin = "fec_margin",
+        /// One lane is much worse than the others.
+        LaneUneven = "lane_uneven",
+        /// A sensor of the card's chip.
+        Asic = "asic",
+        /// A sensor of the card's module.
+        Module = "module",
+        /// A sensor of the card.
+        Sensor = "sensor",
         /// Firmware versions differ.
         Firmware = "firmware",
         /// A device has no NUMA node.
@@ -259,15 +285,15 @@ label_enum! {
         CardRemoved = "card_removed",
         /// Kernel message of this kind.
         SlotPower = "slot_power",
-        /// Kernel message of this kind.
+        /// Kernel message of this kind, or the driver's reason for a link that is down.
         ModuleHot = "module_hot",
-        /// Kernel message of this kind.
+        /// Kernel message of this kind, or the driver's reason for a link that is down.
         ModuleFault = "module_fault",
-        /// Kernel message of this kind.
+        /// Kernel message of this kind, or the driver's reason for a link that is down.
         ModulePower = "module_power",
         /// Kernel message of this kind.
         ModuleUnsupported = "module_unsupported",
-        /// Kernel message of this kind.
+        /// Kernel message of this kind, or the driver's reason for a link that is down.
         CableFault = "cable_fault",
         /// Kernel message of this kind.
         VfResetFailed = "vf_reset_failed",

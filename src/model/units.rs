@@ -1,4 +1,4 @@
-//! Quantities with their units: transfers per second, lanes, bytes per second.
+//! Quantities with their units: transfers per second, lanes, bytes per second, degrees.
 
 use std::fmt;
 
@@ -54,6 +54,18 @@ impl fmt::Display for BytesPerSecond {
 /// The sum of counts; the largest number if it does not fit.
 pub fn total(counts: impl IntoIterator<Item = u64>) -> u64 {
     counts.into_iter().fold(0, u64::saturating_add)
+}
+
+/// A temperature in degrees Celsius.
+#[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize)]
+#[serde(transparent)]
+pub struct Celsius(pub f64);
+
+impl fmt::Display for Celsius {
+    /// Whole degrees: `83 °C`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.0} °C", self.0)
+    }
 }
 
 /// The speed of one PCIe lane in transfers per second (8 GT/s = 8 × 10^9).

@@ -440,6 +440,7 @@ mod tests {
             procfs: below.join("proc"),
             roots: Roots::below(below),
             route: None,
+            ethtool: None,
             live: false,
         };
         let spec = Spec {

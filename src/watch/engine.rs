@@ -2,7 +2,7 @@
 //! clock.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -24,14 +24,13 @@ use crate::model::finding::{Condition, Finding, Hold, Subject, UnknownSubject};
 use crate::model::finding::{Event, EventKind};
 use crate::model::history::{Baseline, History};
 use crate::model::host::Environment;
-use crate::model::ids::{PciAddress, PortKey};
+use crate::model::ids::PciAddress;
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fault, Snapshot};
 use crate::model::time::{BootTime, Timestamp, rfc3339, unix_millis};
 use crate::model::topology::Topology;
-use crate::model::units::BytesPerSecond;
 
 /// Events kept in memory.
 const RECENT: usize = 200;
@@ -223,8 +222,9 @@ impl Engine {
             vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             irqs: irq::summaries(&snapshot, &self.history),
+            lines: self.history.line_summaries(now.tick),
             probes: Arc::clone(&self.probes),
-            traffic: traffic(&self.history),
+            traffic: self.history.traffic(),
             maintenance: self.maintenance.clone(),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),
@@ -335,11 +335,6 @@ fn forget_old_benchmarks(histories: &mut BenchmarkHistories, now: SystemTime) {
         let oldest = histories.iter().min_by_key(|(_, history)| last(history)).map(|(key, _)| key.clone());
         oldest.and_then(|key| histories.remove(&key));
     }
-}
-
-/// The traffic of each port over the last interval.
-fn traffic(history: &History) -> BTreeMap<PortKey, BytesPerSecond> {
-    history.ports.iter().filter_map(|(key, past)| Some((key.clone(), past.traffic?))).collect()
 }
 
 /// Devices and functions that do not answer, or are there and say nothing.

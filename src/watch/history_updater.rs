@@ -9,17 +9,19 @@ use super::history_event::HistoryEvent;
 use super::interrupt_tracker::InterruptTracker;
 use super::kernel_log_tracker::KernelLogTracker;
 use super::last_seen::LastSeen;
+use super::line_tracker::LineTracker;
 use super::roce_windows::RoceWindows;
 use crate::assess::capacity::HostCapacity;
 use crate::model::finding::EventKind;
 use crate::model::history::{CounterWindow, History, LinkHistory};
 use crate::model::ids::{Guid, PciAddress, PortKey};
 use crate::model::irq::{IrqFunction, NodeCpus};
+use crate::model::link::NetdevLink;
 use crate::model::net::NetdevSetup;
 use crate::model::net::NetdevStatistics;
 use crate::model::pcie::{AerSeverity, PciFunction};
 use crate::model::policy::{Policy, Thresholds};
-use crate::model::rdma::{Port, PortState, RdmaDevice};
+use crate::model::rdma::{LinkLayer, Port, PortState, RdmaDevice};
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 use crate::model::topology::Topology;
@@ -39,6 +41,7 @@ pub struct HistoryUpdater {
     interrupts: InterruptTracker,
     kernel_log: KernelLogTracker,
     roce: RoceWindows,
+    lines: LineTracker,
     ports_seen: LastSeen<PortKey>,
     functions_seen: LastSeen<PciAddress>,
     netdevs_seen: LastSeen<Arc<str>>,
@@ -78,6 +81,7 @@ impl HistoryUpdater {
         let now = snapshot.taken.tick;
         let settled = self.settled(snapshot, &policy.thresholds);
         self.devices_come_and_go(snapshot, &mut news);
+        let short = self.lines.observe(history, snapshot);
         for device in snapshot.devices() {
             if !device.counters.layout.is_empty() {
                 let windows = history.devices.entry(device.name.clone()).or_default();
@@ -95,6 +99,10 @@ impl HistoryUpdater {
                 }
                 track.guid = guid.or(track.guid);
                 track.observe(history, &key, device, port, now, settled, policy, &mut news);
+                let losses = port.netdev.as_ref().and_then(|netdev| short.get(netdev)).copied().unwrap_or(0);
+                if losses > 0 && port.link_layer == Some(LinkLayer::Ethernet) {
+                    record_flaps(history, &key, losses, now, settled, &mut news);
+                }
             }
         }
         self.links_change(history, topology, &mut news);
@@ -142,9 +150,12 @@ impl HistoryUpdater {
         }
         let mut netdevs: BTreeSet<&str> = snapshot.all::<NetdevStatistics>().map(|fact| &*fact.netdev).collect();
         netdevs.extend(snapshot.all::<NetdevSetup>().map(|fact| &*fact.netdev));
-        let known = history.netdevs.keys().cloned().collect();
+        netdevs.extend(snapshot.all::<NetdevLink>().map(|fact| &*fact.netdev));
+        let known = history.netdevs.keys().chain(history.lines.keys()).cloned().collect();
         for netdev in self.netdevs_seen.expire(known, |netdev| netdevs.contains(&**netdev), now) {
             history.netdevs.remove(&netdev);
+            history.lines.remove(&netdev);
+            self.lines.forget(&netdev);
             self.roce.forget_netdev(&netdev);
         }
     }
@@ -218,7 +229,6 @@ impl PortTracker {
         policy: &Policy,
         news: &mut Vec<HistoryEvent>,
     ) {
-        let past = history.ports.entry(key.clone()).or_default();
         let state = port.state.value();
         if let (Some(before), Some(state)) = (self.state, state)
             && before != state
@@ -240,17 +250,9 @@ impl PortTracker {
         }
         let flaps = self.flaps(device.counters_at, downed, fresh);
         if flaps > 0 {
-            let count = times(flaps);
-            let apart = if settled { "" } else { " (soon after boot: not counted)" };
-            let text = format!("{key} lost its link and got it back {count}{apart}");
-            news.push((EventKind::PortFlap, key.to_string(), text));
-            if settled {
-                past.flaps.extend((0..flaps.min(MOST_FLAPS as u64)).map(|_| now));
-                while past.flaps.len() > MOST_FLAPS || past.flaps.front().is_some_and(|at| now.since(*at) > DAY / 2) {
-                    past.flaps.pop_front();
-                }
-            }
+            record_flaps(history, key, flaps, now, settled, news);
         }
+        let past = history.ports.entry(key.clone()).or_default();
         if !fresh {
             return;
         }
@@ -300,9 +302,13 @@ fn push_limited(
     for limit in &policy.thresholds.errors {
         let Some(value) = value(limit.counter) else { continue };
         if !windows.contains_key(limit.counter) {
-            windows.insert(Arc::from(limit.counter), CounterWindow::new(limit.window));
+            let limits = policy.thresholds.errors.iter().filter(|other| other.counter == limit.counter);
+            let longest = limits.map(|limit| limit.window).max().unwrap_or(limit.window);
+            windows.insert(Arc::from(limit.counter), CounterWindow::new(longest));
         }
-        if windows.get_mut(limit.counter).is_some_and(|window| window.push(at, value)) {
+        // A counter with two limits is read once.
+        let window = windows.get_mut(limit.counter);
+        if window.is_some_and(|window| !window.has(at) && window.push(at, value)) {
             reset.push(limit.counter);
         }
     }
@@ -313,6 +319,28 @@ fn report_reset(subject: &str, reset: &[&str], news: &mut Vec<HistoryEvent>) {
     if !reset.is_empty() {
         let text = format!("{subject}: {} went backwards: reset by someone, or by the driver", reset.join(", "));
         news.push((EventKind::CounterReset, subject.to_owned(), text));
+    }
+}
+
+/// Notes that a port lost its link and got it back so many times. Those soon after boot are no flaps.
+fn record_flaps(
+    history: &mut History,
+    key: &PortKey,
+    flaps: u64,
+    now: BootTime,
+    settled: bool,
+    news: &mut Vec<HistoryEvent>,
+) {
+    let past = history.ports.entry(key.clone()).or_default();
+    let count = times(flaps);
+    let apart = if settled { "" } else { " (soon after boot: not counted)" };
+    let text = format!("{key} lost its link and got it back {count}{apart}");
+    news.push((EventKind::PortFlap, key.to_string(), text));
+    if settled {
+        past.flaps.extend((0..flaps.min(MOST_FLAPS as u64)).map(|_| now));
+        while past.flaps.len() > MOST_FLAPS || past.flaps.front().is_some_and(|at| now.since(*at) > DAY / 2) {
+            past.flaps.pop_front();
+        }
     }
 }
 

@@ -11,6 +11,7 @@ pub mod history_updater;
 pub mod interrupt_tracker;
 pub mod kernel_log_tracker;
 mod last_seen;
+pub mod line_tracker;
 pub mod poller;
 pub mod poller_handle;
 pub mod reader_pool;

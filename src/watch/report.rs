@@ -12,6 +12,7 @@ use crate::model::finding::Event;
 use crate::model::finding::{Finding, UnknownSubject};
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
+use crate::model::line::LineSummary;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 use crate::model::topology::Topology;
@@ -49,6 +50,8 @@ pub struct HostReport {
     pub vf_map: VfMap,
     /// A summary of each function's interrupts.
     pub irqs: BTreeMap<PciAddress, IrqSummary>,
+    /// How the line of each interface does.
+    pub lines: BTreeMap<Arc<str>, LineSummary>,
     /// What probes measured.
     pub probes: Arc<BenchmarkHistories>,
     /// The busier direction's traffic of each port over the last interval; absent before the second reading.

@@ -80,6 +80,7 @@ pub fn begin(
                 qid_map: None,
             },
             route,
+            ethtool: None,
             live: false,
         },
         filter: Filter::default(),

@@ -51,12 +51,17 @@ impl Hand {
 
     /// The same for some devices.
     pub fn filtered(io: &Arc<Faulty>, filter: Filter, state: Option<&Path>, since: Duration) -> Self {
+        Self::with(&setup(io, filter), state, since)
+    }
+
+    /// With what collectors are made with.
+    pub fn with(setup: &Setup, state: Option<&Path>, since: Duration) -> Self {
         let wall = SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000) + since;
         let clock = Arc::new(ManualClock::new(wall, since));
         let engine = Engine::new(Arc::default(), false);
         let store = state.map(|path| Store::new(path.to_owned()));
         let specs = COLLECTORS.iter().copied();
-        let poller = Poller::new(&setup(io, filter), specs, Arc::<ManualClock>::clone(&clock), engine, store).unwrap();
+        let poller = Poller::new(setup, specs, Arc::<ManualClock>::clone(&clock), engine, store).unwrap();
         Self { clock, poller }
     }
 

@@ -7,6 +7,7 @@
 pub mod archive;
 pub mod certs;
 pub mod cost;
+pub mod ethtool;
 pub mod exposition;
 pub mod faulty;
 pub mod fleet;

@@ -91,6 +91,7 @@ impl Scene {
             procfs: root.join("proc"),
             roots: Roots::below(&root),
             route: None,
+            ethtool: None,
             live: false,
         }
     }

@@ -7,12 +7,17 @@ use super::schema::{PolicyConfig, ThresholdConfig};
 use crate::model::check::{Check, Severity};
 use crate::model::counter::catalogue;
 use crate::model::ids::DeviceName;
-use crate::model::policy::{ErrorLimit, Exception, LinkPolicy, MaintenanceWindow, Policy, PortPolicy, Thresholds};
+use crate::model::policy::{
+    Allowance, ErrorLimit, Exception, LinkPolicy, MaintenanceWindow, Policy, PortPolicy, Thresholds,
+};
 use crate::model::reason::FindingReason;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
 /// The longest hold time.
 const WEEK: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// The window of a limit that has none of its own.
+const HOUR: Duration = Duration::from_secs(60 * 60);
 
 /// The longest time that a host takes to settle.
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -92,9 +97,20 @@ fn thresholds(read: &TableReader<'_>, table: &ThresholdConfig) -> Thresholds {
     for (name, most) in &table.errors {
         let key = format!("errors.{name}");
         let Some(most) = read.number(&key, Some(*most), 0..=1_000_000_000_000) else { continue };
-        if let Some(limit) = thresholds.errors.iter_mut().find(|limit| limit.counter == name) {
-            limit.most = most;
-            limit.text = "as configured";
+        if let Some(at) = thresholds.errors.iter().position(|limit| limit.counter == name) {
+            // One limit takes the place of all that the counter has; what depends on the rate becomes one by the hour.
+            let mut others = 0;
+            thresholds.errors.retain(|limit| {
+                others += usize::from(limit.counter == name);
+                limit.counter != name || others == 1
+            });
+            if let Some(limit) = thresholds.errors.get_mut(at) {
+                if matches!(limit.allowed, Allowance::OfBits(_)) {
+                    limit.window = HOUR;
+                }
+                limit.allowed = Allowance::Count(most);
+                limit.text = "as configured";
+            }
             continue;
         }
         // A counter without a limit of its own is judged by the hour.
@@ -104,9 +120,8 @@ fn thresholds(read: &TableReader<'_>, table: &ThresholdConfig) -> Thresholds {
             read.not_allowed(&key, name, &allowed);
             continue;
         };
-        let window = Duration::from_secs(3600);
-        let reason = FindingReason::DriverCounter;
-        thresholds.errors.push(ErrorLimit { counter, reason, most, window, text: "as configured" });
+        let (reason, allowed) = (FindingReason::DriverCounter, Allowance::Count(most));
+        thresholds.errors.push(ErrorLimit { counter, reason, allowed, window: HOUR, text: "as configured" });
     }
     thresholds
 }

@@ -8,7 +8,7 @@ use crate::bench::peers::request::MOST_SECONDS;
 use crate::host::{COLLECTORS, ON_DEMAND};
 use crate::model::benchmark::Benchmark;
 use crate::model::check::Check;
-use crate::model::policy::Thresholds;
+use crate::model::policy::{Allowance, FEWEST, Thresholds};
 
 /// A configuration key.
 #[derive(Debug, Clone, Copy)]
@@ -140,12 +140,13 @@ pub fn markdown() -> String {
         .errors
         .iter()
         .map(|limit| {
-            format!(
-                "`{}` ({} in {})",
-                limit.counter,
-                limit.most,
-                humantime::format_duration(std::time::Duration::from_secs(limit.window.as_secs()))
-            )
+            let window = humantime::format_duration(std::time::Duration::from_secs(limit.window.as_secs()));
+            match limit.allowed {
+                Allowance::Count(most) => format!("`{}` ({most} in {window})", limit.counter),
+                Allowance::OfBits(_) => {
+                    format!("`{}` ({} of the port's rate in {window}, at least {FEWEST})", limit.counter, limit.text)
+                }
+            }
         })
         .collect();
     let probes: Vec<String> = Benchmark::ALL.iter().map(|probe| format!("`{}`", probe.as_str())).collect();

@@ -2,7 +2,7 @@
 
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind};
 use crate::export::view::ReportView;
-use crate::model::health::{FunctionHealth, Reporter};
+use crate::model::health::{FunctionHealth, NicTemperature, Reporter};
 use crate::model::ids::PciAddress;
 use crate::model::irq::{IrqSummary, Locality};
 use crate::model::pcie::FunctionKind;
@@ -90,7 +90,7 @@ fn of(summary: &IrqSummary, counts: [u64; 3]) -> impl Iterator<Item = (Locality,
 const REPORTERS: &str = "1 a reporter, of which mlx5 has 5 a function and no function more than 16; absent for VFs beside \
                          their PF";
 
-/// Health reporters of drivers.
+/// Health reporters of drivers, and temperatures.
 pub const HEALTH: &[Family] = &[
     Family {
         name: "lanewatch_health_reporter_healthy",
@@ -120,7 +120,38 @@ pub const HEALTH: &[Family] = &[
         since: FIRST_RELEASE,
         write: |view, out| each_reporter(view, |labels, reporter| out.counter(labels, reporter.recoveries)),
     },
+    Family {
+        name: "lanewatch_nic_temperature_celsius",
+        kind: MetricKind::Gauge,
+        help: "Temperature of a sensor of a card (/sys/bus/pci/devices/<address>/hwmon/hwmon*/temp*_input).",
+        labels: &["pci_address", "sensor"],
+        worst: SENSORS,
+        since: FIRST_RELEASE,
+        write: |view, out| each_sensor(view, |labels, sensor| out.gauge(labels, sensor.value.0)),
+    },
+    Family {
+        name: "lanewatch_nic_temperature_critical_celsius",
+        kind: MetricKind::Gauge,
+        help: "Temperature at which a sensor of a card is critical, by the card itself (hwmon*/temp*_crit).",
+        labels: &["pci_address", "sensor"],
+        worst: SENSORS,
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            each_sensor(view, |labels, sensor| out.known(labels, sensor.critical.map(|critical| critical.0)));
+        },
+    },
 ];
+
+const SENSORS: &str = "6 a PF; mlx5 has 1 for the chip and 1 for the module";
+
+fn each_sensor(view: &ReportView<'_>, mut write: impl FnMut(&[Label<'_>], &NicTemperature)) {
+    let mut all: Vec<&NicTemperature> = view.report.snapshot.all().collect();
+    all.sort_by(|a, b| (a.pci_address, &a.sensor).cmp(&(b.pci_address, &b.sensor)));
+    all.dedup_by(|a, b| (a.pci_address, &a.sensor) == (b.pci_address, &b.sensor));
+    for sensor in all {
+        write(&[sensor.pci_address.into(), Label::from(&sensor.sensor)], sensor);
+    }
+}
 
 fn each_reporter(view: &ReportView<'_>, mut write: impl FnMut(&[Label<'_>], &Reporter)) {
     let mut all: Vec<&FunctionHealth> = view.report.snapshot.all().collect();

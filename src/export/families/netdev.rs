@@ -2,7 +2,9 @@
 
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
-use crate::model::net::{NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
+use crate::model::line::{FecMode, LineErrors};
+use crate::model::link::NetdevLink;
+use crate::model::net::{Netdev, NetdevLine, NetdevStatistic, NetdevStatistics, PauseDirection, StatisticKind};
 use crate::model::net::{NetdevSetup, PriorityTrust};
 
 /// The families, in the order of the exposition.
@@ -31,6 +33,117 @@ pub const FAMILIES: &[Family] = &[
                     out.counter(&[netdev, name, class.as_str().into()], value);
                 }
             });
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_carrier_downs_total",
+        kind: MetricKind::Counter,
+        help: "How often an interface lost its carrier, administrative changes included \
+               (/sys/class/net/<netdev>/carrier_down_count).",
+        labels: &["netdev"],
+        worst: "1 an interface",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            let mut all: Vec<&Netdev> = view.report.snapshot.all().collect();
+            all.sort_by(|a, b| a.name.cmp(&b.name));
+            all.dedup_by(|a, b| a.name == b.name);
+            for netdev in all {
+                if let Some(downs) = netdev.carrier_downs {
+                    out.counter(&[(&netdev.name).into()], downs);
+                }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_link_cause_info",
+        kind: MetricKind::Info,
+        help: "Why an interface has no link, in the words of the kernel; absent while it has one, and if its \
+               driver gives no reason (ethtool netlink, LINKSTATE_GET).",
+        labels: &["netdev", "state", "substate"],
+        worst: "1 an interface that is down",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            let mut all: Vec<&NetdevLink> = view.report.snapshot.all().collect();
+            all.sort_by(|a, b| a.netdev.cmp(&b.netdev));
+            all.dedup_by(|a, b| a.netdev == b.netdev);
+            for link in all {
+                let Some(cause) = link.cause else { continue };
+                let (state, substate) = (cause.state_label(), cause.substate_label());
+                out.info(&[(&link.netdev).into(), state.as_str().into(), substate.as_str().into()]);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_fec_codewords_total",
+        kind: MetricKind::Counter,
+        help: "Codewords received with so many wrong symbols, which FEC corrected (ethtool netlink, FEC_GET \
+               histogram).",
+        labels: &["netdev", "errors_low", "errors_high"],
+        worst: "16 an interface, with kernels and drivers that have it",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for errors in line_errors(view) {
+                for bin in &errors.bins {
+                    out.counter(&[(&errors.netdev).into(), bin.low.into(), bin.high.into()], bin.codewords);
+                }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_lane_corrected_bits_total",
+        kind: MetricKind::Counter,
+        help: "Bits of a lane that FEC corrected; absent if lanes are among the driver's own statistics \
+               (ethtool netlink, FEC_GET).",
+        labels: &["netdev", "lane"],
+        worst: "8 an interface, with drivers that count lanes",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for errors in line_errors(view).into_iter().filter(|errors| !errors.lanes_are_statistics) {
+                for (lane, bits) in (0u32..).zip(&errors.lanes) {
+                    out.counter(&[(&errors.netdev).into(), lane.into()], *bits);
+                }
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_raw_bit_error_ratio",
+        kind: MetricKind::Gauge,
+        help: "Share of received bits that were wrong before FEC corrected them, in the last minute with a link \
+               (ethtool statistics and FEC_GET).",
+        labels: &["netdev"],
+        worst: "1 an interface",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (netdev, line) in &view.report.lines {
+                out.known(&[netdev.into()], line.raw);
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_worst_lane_raw_bit_error_ratio",
+        kind: MetricKind::Gauge,
+        help: "The same of the lane with the most errors, if the driver counts lanes.",
+        labels: &["netdev"],
+        worst: "1 an interface",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (netdev, line) in &view.report.lines {
+                out.known(&[netdev.into()], line.worst_lane.map(|worst| worst.raw));
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_netdev_lost_codeword_ratio",
+        kind: MetricKind::Gauge,
+        help: "Share of received codewords that FEC could not correct, in the last 12 minutes with a link (ethtool \
+               statistics and FEC_GET).",
+        labels: &["netdev"],
+        worst: "1 an interface",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for (netdev, line) in &view.report.lines {
+                out.known(&[netdev.into()], line.lost);
+            }
         },
     },
     Family {
@@ -87,6 +200,14 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
+/// Errors of lines by interface.
+fn line_errors<'a>(view: &ReportView<'a>) -> Vec<&'a LineErrors> {
+    let mut all: Vec<&LineErrors> = view.report.snapshot.all().collect();
+    all.sort_by(|a, b| a.netdev.cmp(&b.netdev));
+    all.dedup_by(|a, b| a.netdev == b.netdev);
+    all
+}
+
 /// Settings by interface, the first where there are two of one name.
 fn setups<'a>(view: &ReportView<'a>) -> Vec<&'a NetdevSetup> {
     let mut all: Vec<&NetdevSetup> = view.report.snapshot.all().collect();
@@ -112,7 +233,7 @@ fn info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
             priorities.as_deref().into(),
             setup.dcb.trust.map(PriorityTrust::as_str).into(),
             setup.dcb.dcbx.into(),
-            line.and_then(|line| line.fec).into(),
+            line.and_then(|line| line.fec).map(FecMode::as_str).into(),
             pause.into(),
             setup.ipoib.as_ref().map(|ipoib| &ipoib.mode).into(),
         ]);

@@ -173,6 +173,7 @@ fn netdev_value(netdev: &Netdev) -> Value {
         "speed_bytes_per_second": unreadable.take("speed", netdev.speed),
         "operstate": netdev.operstate,
         "carrier_changes": netdev.carrier_changes,
+        "carrier_downs": netdev.carrier_downs,
         "unreadable": unreadable.0,
     })
 }

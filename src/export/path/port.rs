@@ -203,7 +203,7 @@ fn ethernet(setup: Option<&NetdevSetup>, line: Option<&NetdevLine>) -> Option<St
         parts.extend(setup.dcb.dcbx.map(|dcbx| format!("DCBX by the {dcbx}")));
     }
     if let Some(line) = line {
-        parts.extend(line.fec.map(|fec| format!("FEC {fec}")));
+        parts.extend(line.fec.map(|fec| format!("FEC {}", fec.as_str())));
         parts.extend(line.pause.map(|pause| {
             let word = match pause {
                 (true, true) => "both ways",

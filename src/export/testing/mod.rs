@@ -14,12 +14,14 @@ use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacit
 use crate::model::check::{Check, Severity, Status};
 use crate::model::counter::CounterClass;
 use crate::model::finding::{Condition, Event, EventKind, Finding, Hold, Subject, UnknownSubject};
-use crate::model::health::{FunctionHealth, Reporter};
+use crate::model::health::{FunctionHealth, NicTemperature, Reporter};
 use crate::model::host::System;
 use crate::model::host::{Acs, AcsSwitches, PciIsolation, Posture};
 use crate::model::ids::{DeviceName, PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
 use crate::model::kmsg::{self, KernelLog, MessageSource};
+use crate::model::line::{FecBin, FecMode, Line, LineErrors, LineSummary, WorstLane};
+use crate::model::link::{LinkCause, NetdevLink};
 use crate::model::net::{
     Dcb, Ipoib, NetdevLine, NetdevSetup, NetdevStatistic, NetdevStatistics, Offload, PauseDirection, Pfc,
     PortAddressing, Priorities, PriorityTrust, StatisticKind,
@@ -30,7 +32,7 @@ use crate::model::reason::FindingReason;
 use crate::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
 use crate::model::time::{BootTime, Timestamp};
 use crate::model::topology::Topology;
-use crate::model::units::BytesPerSecond;
+use crate::model::units::{BytesPerSecond, Celsius};
 use crate::watch::HostReport;
 
 mod facts;
@@ -165,6 +167,25 @@ fn statistics() -> NetdevStatistics {
     }
 }
 
+fn line_errors() -> LineErrors {
+    let bin = |low, codewords| FecBin { low, high: low, codewords };
+    LineErrors {
+        netdev: Arc::from("eth2"),
+        lanes: vec![7, 8],
+        bins: vec![bin(0, 9_007_199_254_740_993), bin(1, 12)],
+        ..LineErrors::default()
+    }
+}
+
+fn line() -> LineSummary {
+    LineSummary {
+        line: Some(Line::new(BytesPerSecond(5e9), Some(4), None)),
+        raw: Some(5.29e-10),
+        worst_lane: Some(WorstLane { lane: 3, raw: 1.2e-9, others: 3e-10 }),
+        lost: Some(0.0),
+    }
+}
+
 fn kernel_log() -> KernelLog {
     let counts = vec![
         ((MessageSource::Mlx5Core, kmsg::MessageKind::DeviceHealth), 1),
@@ -205,6 +226,7 @@ pub(super) fn report() -> HostReport {
         Arc::new(pf()),
         Arc::new(statistics()),
         Arc::new(kernel_log()),
+        Arc::new(line_errors()),
         Arc::new(posture()),
     ];
     facts.extend(setups());
@@ -262,6 +284,7 @@ pub(super) fn report() -> HostReport {
             (address("0000:3b:00.0"), IrqSummary { vectors: [0, 0, 4], ..IrqSummary::default() }),
         ]),
         vf_map: vf_map(),
+        lines: BTreeMap::from([(Arc::from("eth2"), line())]),
         probes: Arc::new(probes()),
         traffic: BTreeMap::new(),
         maintenance: None,
@@ -343,7 +366,7 @@ pub(super) fn setups() -> Vec<Fact> {
         isolation("0000:3a:00.0", Acs::Hidden, None),
         isolation("0000:3b:00.0", Acs::Hidden, Some(true)),
     ];
-    let line = NetdevLine { netdev: Arc::from("eth2"), fec: Some("rs"), pause: Some((false, false)) };
+    let line = NetdevLine { netdev: Arc::from("eth2"), fec: Some(FecMode::Rs), pause: Some((false, false)) };
     let mut facts: Vec<Fact> = vec![
         Arc::new(ethernet),
         Arc::new(ipoib),
@@ -351,6 +374,17 @@ pub(super) fn setups() -> Vec<Fact> {
         Arc::new(addressing),
         Arc::new(line),
         Arc::new(health),
+        Arc::new(NetdevLink {
+            netdev: Arc::from("eth2"),
+            cause: Some(LinkCause { state: 3, substate: Some(1) }),
+            answers: 3,
+        }),
+        Arc::new(NicTemperature {
+            pci_address: address("0000:98:00.0"),
+            sensor: Arc::from("asic"),
+            value: Celsius(61.125),
+            critical: Some(Celsius(105.0)),
+        }),
     ];
     facts.extend(isolations.map(|isolation| Arc::new(isolation) as Fact));
     facts

@@ -9,11 +9,13 @@
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
-use rustix::net::{AddressFamily, SocketType, socket};
+use rustix::net::{AddressFamily, SocketType};
 
-use super::EthtoolConnection;
+use super::access::{EthtoolAccess, EthtoolConnection, EthtoolConnector};
+use crate::host::netlink::socket;
 
 const SIOCETHTOOL: Opcode = 0x8946;
 const GET_STRINGS: u32 = 0x1b;
@@ -54,6 +56,12 @@ unsafe impl Ioctl for InterfaceRequest {
     }
 }
 
+/// Access to the drivers of the running kernel.
+pub fn kernel() -> EthtoolAccess {
+    let statistics: EthtoolConnector = Arc::new(|| Ok(Box::new(EthtoolSocket::new()?)));
+    EthtoolAccess { statistics, netlink: Some(socket::generic()) }
+}
+
 /// A socket for `SIOCETHTOOL` on the running kernel.
 #[derive(Debug)]
 pub struct EthtoolSocket {
@@ -66,7 +74,7 @@ impl EthtoolSocket {
     /// # Errors
     /// The system has no more sockets.
     pub fn new() -> io::Result<Self> {
-        Ok(Self { socket: socket(AddressFamily::INET, SocketType::DGRAM, None)? })
+        Ok(Self { socket: rustix::net::socket(AddressFamily::INET, SocketType::DGRAM, None)? })
     }
 
     /// Sends a command block; the kernel writes its answer into it.

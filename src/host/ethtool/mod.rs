@@ -1,12 +1,15 @@
 //! Statistics of the network interfaces that share a port with an RDMA device (ethtool).
 
+pub mod access;
 pub mod ioctl;
+pub mod line;
+pub mod link_state;
 pub mod standard;
 pub mod table;
 
 use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +17,16 @@ use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, 
 use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::net::interfaces;
-use super::netlink::socket::{self, NetlinkConnector};
+use crate::model::counter::CounterClass;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::net::{NetdevLine, NetdevStatistic, NetdevStatistics, StatisticKind};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
-use standard::{StandardStatisticsReader, is_counted};
+use access::{EthtoolAccess, EthtoolConnection, EthtoolConnector};
+use line::line_errors;
+use link_state::LinkStateReader;
+use standard::{LINK_DOWNS, NOT_OFFERED, StandardStatisticsReader, is_counted};
 
 /// The collector of Ethernet statistics.
 pub const SPEC: Spec = Spec {
@@ -29,73 +35,73 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| {
-        let connect: EthtoolConnector = Arc::new(|| Ok(Box::new(ioctl::EthtoolSocket::new()?)));
-        let netlink = setup.host.live.then(socket::generic);
-        Box::new(EthtoolCollector::new(setup, setup.host.live.then_some(connect), netlink))
-    },
+    make: |setup| Box::new(EthtoolCollector::new(setup, setup.host.ethtool.clone())),
 };
-
-/// How long an interface without statistics is not queried again.
-const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
-
-/// A source of drivers' own statistics: the kernel's ioctl, or a fake in tests.
-pub trait EthtoolConnection: Send {
-    /// How many statistics there are; the number changes with queues and PFC.
-    fn count(&self, netdev: &str) -> io::Result<usize>;
-    /// Their names.
-    fn names(&self, netdev: &str, count: usize) -> io::Result<Vec<String>>;
-    /// Their values, in the same order.
-    fn values(&self, netdev: &str, count: usize) -> io::Result<Vec<u64>>;
-}
-
-/// Opens a connection; a recorded host has none.
-pub type EthtoolConnector = Arc<dyn Fn() -> io::Result<Box<dyn EthtoolConnection>> + Send + Sync>;
 
 struct EthtoolCollector {
     filter: Filter,
-    connect: Option<EthtoolConnector>,
-    netlink: Option<NetlinkConnector>,
-    owners: BTreeMap<Arc<str>, (PciAddress, DeviceName)>,
+    access: Option<EthtoolAccess>,
+    owners: BTreeMap<Arc<str>, Owner>,
+}
+
+/// Whose an interface is, and where.
+struct Owner {
+    pci_address: PciAddress,
+    device: DeviceName,
+    directory: PathBuf,
+    /// Whether its function is a VF, which firmware may refuse the state of the physical link.
+    is_vf: bool,
 }
 
 impl EthtoolCollector {
-    fn new(setup: &Setup, connect: Option<EthtoolConnector>, netlink: Option<NetlinkConnector>) -> Self {
-        Self { filter: setup.filter.clone(), connect, netlink, owners: BTreeMap::new() }
+    fn new(setup: &Setup, access: Option<EthtoolAccess>) -> Self {
+        Self { filter: setup.filter.clone(), access, owners: BTreeMap::new() }
     }
 }
 
 impl Collector for EthtoolCollector {
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
-        if self.connect.is_none() {
+        if self.access.is_none() {
             return Ok(Vec::new());
         }
         self.owners.clear();
         for device in &DeviceInventory::read(cx, &self.filter)?.allowed {
-            for (_, name) in interfaces(cx, device) {
-                self.owners.entry(Arc::from(name)).or_insert((device.address, device.name.clone()));
+            let is_vf = cx.host.io.link(&device.function.join("physfn")).is_ok();
+            for (directory, name) in interfaces(cx, device) {
+                let owner = Owner {
+                    pci_address: device.address,
+                    device: device.name.clone(),
+                    directory: directory.join(&name),
+                    is_vf,
+                };
+                self.owners.entry(Arc::from(name)).or_insert(owner);
             }
         }
-        let found = |(name, (_, device)): (&Arc<str>, &(PciAddress, DeviceName))| Discovered {
+        let found = |(name, owner): (&Arc<str>, &Owner)| Discovered {
             key: Arc::clone(name),
-            device: Some(device.clone()),
+            device: Some(owner.device.clone()),
         };
         Ok(self.owners.iter().map(found).collect())
     }
 
     fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
-        match (self.owners.get(&found.key), &self.connect) {
-            (Some((pci_address, device)), Some(connect)) => Box::new(EthtoolReader {
+        match (self.owners.get(&found.key), &self.access) {
+            (Some(owner), Some(EthtoolAccess { statistics, netlink })) => Box::new(EthtoolReader {
                 netdev: Arc::clone(&found.key),
-                pci_address: *pci_address,
-                device: device.clone(),
-                connect: Arc::clone(connect),
+                pci_address: owner.pci_address,
+                device: owner.device.clone(),
+                is_vf: owner.is_vf,
+                connect: Arc::clone(statistics),
                 connection: None,
                 count: 0,
                 own: Vec::new(),
                 indices: Vec::new(),
                 not_before: None,
-                standard_reader: self.netlink.clone().map(StandardStatisticsReader::new),
+                standard_reader: netlink.clone().map(StandardStatisticsReader::new),
+                link_state: netlink
+                    .clone()
+                    .filter(|_| !owner.is_vf)
+                    .map(|netlink| LinkStateReader::new(netlink, &owner.directory)),
                 standard: Vec::new(),
                 layout: None,
             }),
@@ -117,6 +123,9 @@ struct EthtoolReader {
     not_before: Option<BootTime>,
     /// Reads the standard ones.
     standard_reader: Option<StandardStatisticsReader>,
+    is_vf: bool,
+    /// Asks why a link is down; `None` for VFs.
+    link_state: Option<LinkStateReader>,
     /// The standard ones that the driver does not count itself.
     standard: Vec<&'static str>,
     /// The driver's and the standard ones; reused while they stay the same.
@@ -176,6 +185,8 @@ impl DeviceReader for EthtoolReader {
         let netdev = Arc::clone(&self.netdev);
         let mut reading =
             self.standard_reader.as_mut().map(|standard_reader| standard_reader.read(cx, &netdev)).unwrap_or_default();
+        let link = self.link_state.as_mut().map(|link_state| link_state.read(cx, &netdev)).unwrap_or_default();
+        reading.statistics.extend(link.downs.map(|downs| (LINK_DOWNS, CounterClass::Error, downs)));
         reading.statistics.retain(|(name, _, _)| !is_counted(name, self.own.iter().map(|own| &*own.name)));
         if !self.standard.iter().eq(reading.statistics.iter().map(|(name, _, _)| name)) {
             self.standard = reading.statistics.iter().map(|(name, _, _)| *name).collect();
@@ -202,8 +213,16 @@ impl DeviceReader for EthtoolReader {
             }));
         }
         if reading.fec.is_some() || reading.pause.is_some() {
+            let netdev = Arc::clone(&netdev);
             facts.push(Arc::new(NetdevLine { netdev, fec: reading.fec, pause: reading.pause }));
         }
+        if !self.is_vf {
+            let values = facts.first().and_then(|fact| fact.downcast_ref::<NetdevStatistics>());
+            let statistics = |name: &str| values?.get(name);
+            let errors = line_errors(&netdev, reading.fec, &reading.fec_counts, statistics, cx.now);
+            facts.extend(errors.map(|errors| Arc::new(errors) as Fact));
+        }
+        facts.extend(link.state.map(|state| Arc::new(state) as Fact));
         facts
     }
 
@@ -227,6 +246,8 @@ mod tests {
     use crate::host::io::Host;
     use crate::host::memory::MemoryHost;
     use crate::host::netlink::generic::tests::FakeFamily;
+    use crate::host::netlink::socket::NetlinkConnector;
+    use crate::model::line::FecMode;
     use crate::model::net::StatisticKind;
 
     #[derive(Default)]
@@ -276,9 +297,9 @@ mod tests {
         memory.set(format!("{function}/net/eth2/type"), "1\n");
         let host = memory.host();
         let driver = Arc::clone(driver);
-        let connect: EthtoolConnector = Arc::new(move || Ok(Box::new(Connection(Arc::clone(&driver)))));
-        let mut collector =
-            EthtoolCollector::new(&Setup { host: host.clone(), filter: Filter::default() }, Some(connect), netlink);
+        let statistics: EthtoolConnector = Arc::new(move || Ok(Box::new(Connection(Arc::clone(&driver)))));
+        let setup = Setup { host: host.clone(), filter: Filter::default() };
+        let mut collector = EthtoolCollector::new(&setup, Some(EthtoolAccess { statistics, netlink }));
         let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
         assert_eq!(found.len(), 1);
         let reader = collector.open(&found[0]);
@@ -350,7 +371,7 @@ mod tests {
         made.set(21, &[pause_reply(1, 0, None)]);
         let (host, mut reader) = reader_with(&driver, Some(FakeFamily::connect(&made)));
         let facts = reader.read(&mut ReadContext::new(&host, BootTime(0), Depth::Full));
-        let expected = NetdevLine { netdev: Arc::from("eth2"), fec: Some("rs"), pause: Some((true, false)) };
+        let expected = NetdevLine { netdev: Arc::from("eth2"), fec: Some(FecMode::Rs), pause: Some((true, false)) };
         assert_eq!((facts.len(), facts[0].downcast_ref()), (1, Some(&expected)));
     }
 

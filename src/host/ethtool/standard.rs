@@ -3,26 +3,33 @@
 
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::NOT_OFFERED;
+use super::line::FecCounts;
 use crate::host::collector::ReadContext;
 use crate::host::io::reason_of;
 use crate::host::netlink::generic::{self, GenericFamily, is};
 use crate::host::netlink::message::{Attributes, NESTED, number8, number32, number64, put, put_text};
 use crate::host::netlink::socket::NetlinkConnector;
 use crate::model::counter::CounterClass::{self, Congestion, Error, Other};
+use crate::model::line::{FecBin, FecMode};
 use crate::model::reading::ReadError;
 use crate::model::time::BootTime;
+
+/// How long an interface is not asked again for what its driver does not support.
+pub const NOT_OFFERED: Duration = Duration::from_secs(10 * 60);
 
 /// The family.
 pub const FAMILY: &str = "ethtool";
 
 const HEADER_NAME: u16 = 2;
 const HEADER_FLAGS: u16 = 3;
-const FLAG_COMPACT: u32 = 1;
-const FLAG_STATS: u32 = 4;
+/// Bitsets without names (`ETHTOOL_FLAG_COMPACT_BITSETS`).
+pub const FLAG_COMPACT: u32 = 1;
+/// With statistics (`ETHTOOL_FLAG_STATS`).
+pub const FLAG_STATS: u32 = 4;
 
 const STATS_HEADER: u16 = 2;
 const STATS_GROUPS: u16 = 3;
@@ -41,8 +48,22 @@ const PAUSE_STAT_RX: u16 = 3;
 
 const FEC_ACTIVE: u16 = 4;
 const FEC_STATS: u16 = 5;
-const FEC_STAT_NAMES: [(u16, &str, CounterClass); 3] =
-    [(2, "fec_corrected_blocks", Other), (3, "fec_uncorrectable_blocks", Error), (4, "fec_corrected_bits", Other)];
+const FEC_CORRECTED: u16 = 2;
+const FEC_LOST: u16 = 3;
+const FEC_BITS: u16 = 4;
+const FEC_HIST: u16 = 5;
+const FEC_STAT_NAMES: [(u16, &str, CounterClass); 3] = [
+    (FEC_CORRECTED, "fec_corrected_blocks", Other),
+    (FEC_LOST, "fec_uncorrectable_blocks", Error),
+    (FEC_BITS, "fec_corrected_bits", Other),
+];
+const HIST_LOW: u16 = 2;
+const HIST_HIGH: u16 = 3;
+const HIST_VALUE: u16 = 4;
+/// Lanes that the kernel lists (`ETHTOOL_MAX_LANES`).
+const MOST_LANES: usize = 8;
+/// Most bins of a histogram; RS(544,514) has 16.
+const MOST_BINS: usize = 20;
 
 /// Which statistics of a group matter: group, number in it, the kernel's name, class.
 ///
@@ -75,10 +96,14 @@ const SAME: &[(&str, &[&str])] = &[
     ("etherStatsJabbers", &["rx_jabbers_phy", "rx_jabber.nic", "rx_jbr_frames"]),
     ("rx_pause_frames", &["rx_global_pause", "link_xoff_rx.nic"]),
     ("tx_pause_frames", &["tx_global_pause", "link_xoff_tx.nic"]),
+    (LINK_DOWNS, &["link_down_events_phy"]),
     ("fec_corrected_blocks", &["rx_fec_corrected_blocks"]),
     ("fec_uncorrectable_blocks", &["rx_fec_uncorrectable_blocks"]),
     ("fec_corrected_bits", &["rx_corrected_bits_phy", "rx_corrected_bits"]),
 ];
+
+/// How often the firmware lost the link (`ETHTOOL_A_LINKSTATE_EXT_DOWN_CNT`), by the name that drivers give it.
+pub const LINK_DOWNS: &str = "link_down_events";
 
 /// Whether a driver that has these names counts a standard statistic already.
 pub fn is_counted<'a>(standard: &str, mut own: impl Iterator<Item = &'a str>) -> bool {
@@ -141,7 +166,9 @@ pub struct StandardStatistics {
     /// Statistics by the kernel's names for them.
     pub statistics: Vec<(&'static str, CounterClass, u64)>,
     /// FEC mode.
-    pub fec: Option<&'static str>,
+    pub fec: Option<FecMode>,
+    /// What FEC counted.
+    pub fec_counts: FecCounts,
     /// Whether pause frames are honoured and sent.
     pub pause: Option<(bool, bool)>,
 }
@@ -203,6 +230,17 @@ impl StandardStatistics {
         self.pause = switches.0.zip(switches.1);
     }
 
+    fn count(&mut self, kind: u16, value: &[u8]) {
+        let counted = &mut self.fec_counts;
+        match kind {
+            FEC_CORRECTED => counted.corrected = counts(value),
+            FEC_LOST => counted.lost = counts(value),
+            FEC_BITS => counted.bits = counts(value),
+            FEC_HIST if counted.bins.len() < MOST_BINS => counted.bins.extend(bin(value)),
+            _ => {}
+        }
+    }
+
     /// Each count is a list: the whole, and then each lane.
     fn correction(&mut self, reply: Attributes<'_>) {
         for (kind, value) in reply {
@@ -210,10 +248,10 @@ impl StandardStatistics {
                 // A bit number of link modes.
                 FEC_ACTIVE => {
                     self.fec = match number32(value) {
-                        Some(49) => Some("off"),
-                        Some(50) => Some("rs"),
-                        Some(51) => Some("baser"),
-                        Some(74) => Some("llrs"),
+                        Some(49) => Some(FecMode::Off),
+                        Some(50) => Some(FecMode::Rs),
+                        Some(51) => Some(FecMode::BaseR),
+                        Some(74) => Some(FecMode::LowLatency),
                         _ => None,
                     };
                 }
@@ -223,12 +261,34 @@ impl StandardStatistics {
                         if let (Some((_, name, class)), Some(value)) = (known, number64(value)) {
                             self.add(name, *class, value);
                         }
+                        self.count(kind, value);
                     }
                 }
                 _ => {}
             }
         }
     }
+}
+
+/// The counts of a list, all lanes together first, up to the first one that the driver does not count.
+fn counts(value: &[u8]) -> Vec<u64> {
+    let counts = value.chunks_exact(8).take(1 + MOST_LANES).filter_map(number64);
+    counts.take_while(|count| *count != u64::MAX).collect()
+}
+
+/// A bin of the histogram (`ETHTOOL_A_FEC_HIST`).
+fn bin(value: &[u8]) -> Option<FecBin> {
+    let (mut low, mut high, mut codewords) = (None, None, None);
+    for (kind, value) in Attributes::new(value) {
+        match kind {
+            HIST_LOW => low = number32(value),
+            HIST_HIGH => high = number32(value),
+            // As short as the number allows.
+            HIST_VALUE => codewords = number64(value).or_else(|| number32(value).map(u64::from)),
+            _ => {}
+        }
+    }
+    Some(FecBin { low: low?, high: high?, codewords: codewords? })
 }
 
 /// Queries one interface; what its driver does not support is not asked again for a while.
@@ -416,10 +476,50 @@ pub(crate) mod tests {
         assert_eq!(taken(EthtoolCommand::Pause, &pause_reply(0, 0, None)).statistics, []);
         // The whole, then four lanes.
         let fec = taken(EthtoolCommand::Fec, &fec_reply(50, &[(2, &[10, 1, 2, 3, 4]), (3, &[2]), (4, &[])]));
-        assert_eq!(fec.fec, Some("rs"));
+        assert_eq!(fec.fec, Some(FecMode::Rs));
+        let FecCounts { corrected, lost, bits, bins } = fec.fec_counts;
+        assert_eq!((corrected, lost, bits, bins), (vec![10, 1, 2, 3, 4], vec![2], vec![], vec![]));
         assert_eq!(fec.statistics, [("fec_corrected_blocks", Other, 10), ("fec_uncorrectable_blocks", Error, 2)]);
         for (bit, word) in [(49, Some("off")), (51, Some("baser")), (74, Some("llrs")), (0, None)] {
-            assert_eq!(taken(EthtoolCommand::Fec, &fec_reply(bit, &[])).fec, word);
+            let fec = taken(EthtoolCommand::Fec, &fec_reply(bit, &[])).fec;
+            assert_eq!(fec.map(FecMode::as_str), word);
+        }
+    }
+
+    #[test]
+    fn lists_of_one_five_and_nine_counts_and_of_half_a_count() {
+        let counted = |counts: &[u64]| taken(EthtoolCommand::Fec, &fec_reply(50, &[(4, counts)])).fec_counts.bits;
+        assert_eq!(counted(&[7]), [7]);
+        assert_eq!(counted(&[10, 1, 2, 3, 4]), [10, 1, 2, 3, 4]);
+        assert_eq!(counted(&[36, 1, 2, 3, 4, 5, 6, 7, 8]), [36, 1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(counted(&[u64::MAX; 9]), [0; 0], "not counted");
+        let half = attribute(FEC_STATS | NESTED, &attribute(FEC_BITS, &[1, 2, 3, 4]));
+        assert_eq!(taken(EthtoolCommand::Fec, &half).fec_counts, FecCounts::default());
+    }
+
+    #[cfg(target_endian = "little")]
+    #[test]
+    fn a_histogram_byte_for_byte() {
+        #[rustfmt::skip]
+        let reply = [
+            92, 0, 5, 0x80,
+            4, 0, 1, 0,
+            12, 0, 2, 0, 9, 0, 0, 0, 0, 0, 0, 0,
+            32, 0, 5, 0x80,
+            8, 0, 2, 0, 0, 0, 0, 0,
+            8, 0, 3, 0, 0, 0, 0, 0,
+            12, 0, 4, 0, 0, 0, 0, 0, 1, 0, 0, 0,
+            40, 0, 5, 0x80,
+            8, 0, 2, 0, 1, 0, 0, 0,
+            8, 0, 3, 0, 3, 0, 0, 0,
+            8, 0, 4, 0, 5, 0, 0, 0,
+            12, 0, 5, 0, 5, 0, 0, 0, 0, 0, 0, 0,
+        ];
+        let FecCounts { corrected, bins, .. } = taken(EthtoolCommand::Fec, &reply).fec_counts;
+        let bin = |low, high, codewords| FecBin { low, high, codewords };
+        assert_eq!((corrected, bins), (vec![9], vec![bin(0, 0, 1 << 32), bin(1, 3, 5)]));
+        for end in 0..reply.len() {
+            taken(EthtoolCommand::Fec, &reply[..end]);
         }
     }
 
@@ -439,7 +539,8 @@ pub(crate) mod tests {
         for (name, own) in SAME {
             let known = KNOWN.iter().any(|(_, _, known, _)| known == name)
                 || FEC_STAT_NAMES.iter().any(|(_, known, _)| known == name)
-                || name.ends_with("x_pause_frames");
+                || name.ends_with("x_pause_frames")
+                || *name == LINK_DOWNS;
             assert!(known, "{name}");
             for own in *own {
                 assert!(super::super::table::meaning(own).is_some(), "{own} is of no driver's table");

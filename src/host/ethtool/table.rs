@@ -20,6 +20,7 @@ const MLX5: &[KnownStatistic] = &[
     ("rx_in_range_len_errors_phy", Error), ("rx_out_of_range_len_phy", Error), ("rx_oversize_pkts_phy", Error),
     ("rx_fragments_phy", Error), ("rx_jabbers_phy", Error), ("rx_unsupported_op_phy", Error), ("tx_errors_phy", Error),
     ("rx_corrected_bits_phy", Other), ("link_down_events_phy", Error), ("module_unplug", Other),
+    ("total_success_recovery_phy", Other),
     ("module_bus_stuck", Error), ("module_high_temp", Error), ("module_bad_shorted", Error),
     ("rx_pci_signal_integrity", Error), ("tx_pci_signal_integrity", Error),
 ];

@@ -31,7 +31,7 @@ impl MemoryHost {
     pub fn host(self: &Arc<Self>) -> Host {
         let io: Arc<dyn HostIo> = Arc::<Self>::clone(self);
         let (sysfs, procfs, roots) = (PathBuf::from("/sys"), PathBuf::from("/proc"), Roots::below(Path::new("/")));
-        Host { io, sysfs, procfs, roots, route: None, live: false }
+        Host { io, sysfs, procfs, roots, route: None, ethtool: None, live: false }
     }
 
     /// Writes a file; creates it if needed.

@@ -577,7 +577,7 @@ mod tests {
 
         let io = Arc::new(crate::host::fs::Fs::new());
         let roots = crate::host::io::Roots::below(root.path());
-        let host = Host { io, procfs: root.path().join("proc"), sysfs, roots, route: None, live: false };
+        let host = Host { io, procfs: root.path().join("proc"), sysfs, roots, route: None, ethtool: None, live: false };
         let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
         let found = collector.discover(&mut cx).unwrap();

@@ -246,6 +246,7 @@ mod tests {
                 procfs: "/proc".into(),
                 roots: Roots::below(Path::new("/")),
                 route: None,
+                ethtool: None,
                 live: false,
             };
             let mut collector = make(&Setup { host: host.clone(), filter });
@@ -692,6 +693,7 @@ mod tests {
             procfs: folder.path().into(),
             roots: crate::host::io::Roots::below(folder.path()),
             route: None,
+            ethtool: None,
             live: false,
         };
         let mut collector = RdmaCollector::new(&Setup { host: host.clone(), filter: Filter::default() }, None);

@@ -48,7 +48,7 @@ impl Recording {
             seen: Arc::default(),
         });
         let io: Arc<dyn HostIo> = Arc::<Self>::clone(&recording);
-        let host = Host { io, route: None, live: false, ..host.clone() };
+        let host = Host { io, route: None, ethtool: None, live: false, ..host.clone() };
         (recording, host)
     }
 
