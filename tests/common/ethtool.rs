@@ -51,7 +51,7 @@ pub struct Fec {
 #[derive(Debug, Clone, Default)]
 pub struct Drivers {
     interfaces: Arc<Mutex<BTreeMap<String, Interface>>>,
-    asked: Arc<Mutex<Vec<u8>>>,
+    asked: Arc<Mutex<BTreeMap<u8, usize>>>,
 }
 
 impl Drivers {
@@ -62,7 +62,7 @@ impl Drivers {
 
     /// How often a command of the family was asked for.
     pub fn asked(&self, command: u8) -> usize {
-        self.asked.lock().unwrap().iter().filter(|asked| **asked == command).count()
+        self.asked.lock().unwrap().get(&command).copied().unwrap_or(0)
     }
 
     /// How collectors ask them.
@@ -105,7 +105,7 @@ impl NetlinkConnection for Drivers {
         }
         assert_eq!(kind, FAMILY);
         let command = request[16];
-        self.asked.lock().unwrap().push(command);
+        *self.asked.lock().unwrap().entry(command).or_default() += 1;
         let (netdev, with_statistics) = header(&request[20..]);
         let interface = self.of(&netdev, Clone::clone)?;
         let reply = match command {
