@@ -158,11 +158,8 @@ fn reaching_up_is_seen() {
 }
 
 /// Circles that are still to be untied; a file of another circle, or one more in these, is a fault.
-const CIRCLES: &[&[&str]] = &[
-    &["src/host/ethtool/mod.rs", "src/host/ethtool/standard.rs"],
-    &["src/host/pci/mod.rs", "src/host/pci/reader.rs"],
-    &["src/host/recording/mod.rs", "src/host/recording/scrub.rs"],
-];
+const CIRCLES: &[&[&str]] =
+    &[&["src/host/ethtool/mod.rs", "src/host/ethtool/standard.rs"], &["src/host/pci/mod.rs", "src/host/pci/reader.rs"]];
 
 #[test]
 fn no_files_import_each_other_in_a_circle() {

@@ -20,18 +20,19 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use harness::tree;
-use lanewatch::host::recording::{Entries, RecordedEntry, Scrubber};
+use lanewatch::host::kmsg::speaker::NoNames;
+use lanewatch::host::recording::{Entries, Recorded, RecordedEntry, Scrubber, allowed};
 use lanewatch::watch::store::Store;
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
 
-fn entries(tree: &tree::Tree) -> Entries {
-    let entry = |entry: &tree::RecordedEntry| match entry {
-        tree::RecordedEntry::File(content) => RecordedEntry::File(content.clone()),
-        tree::RecordedEntry::Link(target) => RecordedEntry::Link(target.clone()),
-        tree::RecordedEntry::Directory => RecordedEntry::Directory,
+fn entries(name: &str, tree: &tree::Tree) -> Entries {
+    let entry = |entry: &tree::Entry| match entry {
+        tree::Entry::File(content) => RecordedEntry::File(content.clone()),
+        tree::Entry::Link(target) => RecordedEntry::Link(target.clone()),
+        tree::Entry::Directory => RecordedEntry::Directory,
     };
-    tree.entries().map(|(path, at)| (path.to_owned(), entry(at))).collect()
+    tree.entries().map(|(path, at)| (Path::new(name).join(path), entry(at))).collect()
 }
 
 fn directory() -> &'static Path {
@@ -46,9 +47,9 @@ fuzz_target!(|data: &[u8]| {
     let text = String::from_utf8_lossy(data);
     match kind % 4 {
         0 => {
-            for tree in archive::parse(&text).iter().flat_map(|archive| archive.values()) {
-                let mut scrubber = Scrubber::default();
-                let _ = scrubber.scrub(&entries(tree));
+            for (name, tree) in archive::parse(&text).iter().flatten() {
+                let recorded = Recorded { entries: entries(name, tree), ..Recorded::default() };
+                let _ = allowed(&recorded, &mut Scrubber::default(), &NoNames);
             }
         }
         1 => {

@@ -20,8 +20,9 @@ use crate::host::ethtool::ioctl;
 use crate::host::example::Example;
 use crate::host::fs::Fs;
 use crate::host::io::Roots;
-use crate::host::netlink::socket::route;
-use crate::host::{Host, Spec};
+use crate::host::netlink::socket::{Protocol, route};
+use crate::host::recording::ReplayedHost;
+use crate::host::{Host, HostIo, Spec};
 use crate::model::policy::Policy;
 use crate::model::sriov::QidMapLayout;
 
@@ -135,15 +136,13 @@ impl Settings {
         }
         let (root, sysfs, procfs) = self.paths.clone();
         let live = Fs::is_sysfs(&sysfs);
-        Host {
-            io: Arc::new(if live { Fs::new() } else { Fs::recorded() }),
-            sysfs,
-            procfs,
-            roots: Roots { qid_map: self.qid_map.clone(), ..Roots::below(&root) },
-            route: live.then(route),
-            ethtool: live.then(ioctl::kernel),
-            live,
-        }
+        let io: Arc<dyn HostIo> = match ReplayedHost::open(&root).filter(|_| !live) {
+            Some(snapshot) => Arc::new(snapshot),
+            None => Arc::new(if live { Fs::new() } else { Fs::recorded() }),
+        };
+        let route = io.netlink(Protocol::Route).or_else(|| live.then(route));
+        let roots = Roots { qid_map: self.qid_map.clone(), ..Roots::below(&root) };
+        Host { io, sysfs, procfs, roots, route, ethtool: live.then(ioctl::kernel), live }
     }
 
     /// How this host measures.

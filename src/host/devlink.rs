@@ -12,7 +12,7 @@ use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::netlink::generic::{self, GenericFamily, is};
 use super::netlink::message::{Attributes, number8, number64, put_text, text};
-use super::netlink::socket::{self, NetlinkConnector};
+use super::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::health::{FunctionHealth, Reporter};
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
@@ -26,7 +26,7 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| Box::new(DevlinkCollector::new(setup, setup.host.live.then(socket::generic))),
+    make: |setup| Box::new(DevlinkCollector::new(setup, setup.host.netlink(Protocol::Generic))),
 };
 
 const GET: u8 = 52;
@@ -213,6 +213,7 @@ mod tests {
     use crate::host::io::Host;
     use crate::host::netlink::generic::tests::FakeFamily;
     use crate::host::netlink::message::tests::attribute;
+    use crate::host::netlink::socket;
 
     const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 

@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use super::ethtool::access::EthtoolAccess;
-use super::netlink::socket::NetlinkConnector;
+use super::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::reading::ReadError;
 use crate::model::sriov::QidMapLayout;
 
@@ -66,6 +66,11 @@ pub trait HostIo: Send + Sync {
     fn is_system(&self) -> bool {
         false
     }
+    /// Connects to a netlink of its own, in place of the running kernel's; `None` if it has none.
+    fn netlink(&self, protocol: Protocol) -> Option<NetlinkConnector> {
+        let _ = protocol;
+        None
+    }
     /// Whether a file's mode lets anyone write to it. `None` on a recorded host, where modes mean nothing.
     fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
         let _ = path;
@@ -124,6 +129,11 @@ impl Host {
     /// A file or directory beside the trees: `run`, `dev/kmsg` of a running host, raw inputs of a recorded one.
     pub fn beside(&self, name: &str) -> PathBuf {
         self.sysfs.parent().unwrap_or(Path::new("/")).join(name)
+    }
+
+    /// Connects to netlink: the recorded one, or the running kernel's if this is its host.
+    pub fn netlink(&self, protocol: Protocol) -> Option<NetlinkConnector> {
+        self.io.netlink(protocol).or_else(|| self.live.then(|| protocol.connector()))
     }
 
     /// The real directory behind a path that may be a link, as sysfs' class and bus entries are. Follows at most

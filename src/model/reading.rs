@@ -1,9 +1,9 @@
 //! A fact that may be missing, and why.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Why a file or message could not be read: a closed set, the `reason` label of `lanewatch_read_errors_total`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ReadError {
     /// The driver does not offer it (EINVAL, EOPNOTSUPP, ENOSYS).

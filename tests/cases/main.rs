@@ -12,6 +12,7 @@ mod expect;
 mod judge;
 mod output;
 mod replay;
+mod snapshot;
 mod wires;
 
 use std::path::{Path, PathBuf};

@@ -115,7 +115,8 @@ impl NetlinkConnection for Printed {
     }
 }
 
-fn reading(report: &Arc<HostReport>) -> Result<Reading, String> {
+/// The report as a case judges it.
+pub fn reading(report: &Arc<HostReport>) -> Result<Reading, String> {
     let mut text = String::new();
     encode(Format::Text, report, &Arc::new(AgentState::default()), Process::default(), &mut text)
         .map_err(|error| error.to_string())?;

@@ -257,11 +257,14 @@ pub enum BaselineAction {
 #[derive(Debug, Clone, Args)]
 pub struct SnapshotArgs {
     /// Archive to write (.tar.gz); an existing file is kept
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-    /// Keep GUIDs, MAC addresses, serials and host names as they are
+    #[arg(short, long, value_name = "FILE", required_unless_present = "list")]
+    pub output: Option<PathBuf>,
+    /// Keep GUIDs, addresses and names as they are
     #[arg(long)]
     pub keep_identifiers: bool,
+    /// List what is in an archive
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["output", "keep_identifiers"])]
+    pub list: Option<PathBuf>,
 }
 
 /// `demo`.

@@ -5,6 +5,7 @@ pub mod libvirt;
 mod namespaces;
 mod processes;
 mod qemu;
+pub mod recorded;
 
 use std::io;
 use std::path::Path;

@@ -133,7 +133,7 @@ fn address_of_path(path: &Path) -> Option<crate::model::ids::PciAddress> {
 }
 
 /// The names in `/proc/<pid>/net/dev`.
-fn devices_of(text: &str) -> BTreeSet<String> {
+pub(super) fn devices_of(text: &str) -> BTreeSet<String> {
     text.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 

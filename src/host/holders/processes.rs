@@ -180,13 +180,13 @@ fn inspect(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessErro
 }
 
 /// `starttime`, the 22nd field of `/proc/<pid>/stat`. The name in the second one may hold spaces and brackets.
-fn start_time(stat: &[u8]) -> Option<u64> {
+pub(super) fn start_time(stat: &[u8]) -> Option<u64> {
     let after = stat.rsplit(|byte| *byte == b')').next().filter(|after| after.len() < stat.len())?;
     std::str::from_utf8(after).ok()?.split_ascii_whitespace().nth(19)?.parse().ok()
 }
 
 /// What a descriptor's target is: `/dev/vfio/40`, `/dev/vfio/noiommu-3`, `/dev/vfio/devices/vfio3`, `/dev/uio2`.
-fn device_file_of(target: &str) -> Option<DeviceFile> {
+pub(super) fn device_file_of(target: &str) -> Option<DeviceFile> {
     let node = target.strip_prefix("/dev/")?;
     let node = node.strip_suffix(" (deleted)").unwrap_or(node);
     if node.starts_with("vfio/devices/vfio") {
@@ -200,7 +200,7 @@ fn device_file_of(target: &str) -> Option<DeviceFile> {
 }
 
 /// The function that `fdinfo` of a vfio device names: `vfio-device-syspath: /sys/devices/…/0000:e8:00.0`.
-fn function(info: &str) -> Option<DeviceFile> {
+pub(super) fn function(info: &str) -> Option<DeviceFile> {
     let path = info.lines().find_map(|line| line.strip_prefix("vfio-device-syspath:"))?;
     address_of(Path::new(path.trim())).map(DeviceFile::Function)
 }

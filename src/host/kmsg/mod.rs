@@ -4,6 +4,7 @@ mod groups;
 pub mod pattern;
 pub mod reader;
 pub mod record;
+mod reduce;
 pub mod rules;
 pub mod speaker;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::model::time::BootTime;
 use groups::Groups;
 use reader::{Message, Reader};
 use record::{Record, When};
+pub use reduce::reduce;
 use speaker::Names;
 
 /// The collector of kernel messages.

@@ -29,7 +29,7 @@ pub struct Message {
 }
 
 /// What earlier lines said that later ones need.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Reader {
     /// The last PCIe error that was announced: who received it, and how bad it was.
     announced: Option<(Option<PciAddress>, MessageKind)>,
@@ -223,7 +223,7 @@ fn address(text: &str, names: &dyn Names) -> Option<PciAddress> {
 }
 
 /// The record that is being printed.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct FirmwareRecord {
     /// `{10}`: lines of records that are printed at the same time have different numbers. Empty for the errors that
     /// the firmware kept over a restart.

@@ -90,6 +90,12 @@ pub fn dmesg(line: &str) -> Record<'_> {
     Record { sequence: None, when, text: Cow::Borrowed(text.trim_start()), device: None }
 }
 
+/// The time on a wall clock that a line has, as it stands there.
+pub fn wall_stamp(line: &str) -> Option<&str> {
+    let inside = line.split('[').skip(1).filter_map(|rest| Some(rest.split_once(']')?.0));
+    inside.into_iter().find(|inner| matches!(time(inner), When::Wall(_)))
+}
+
 fn split_at_start<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     Some(("", text.strip_prefix(word)?))
 }

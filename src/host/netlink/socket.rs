@@ -54,6 +54,29 @@ impl NetlinkConnection for LazyConnection {
     }
 }
 
+/// A netlink protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Protocol {
+    /// Devices of RDMA.
+    Rdma,
+    /// Interfaces.
+    Route,
+    /// Families with names, such as `ethtool` and `devlink`.
+    Generic,
+}
+
+impl Protocol {
+    /// Connects to the running kernel's.
+    pub fn connector(self) -> NetlinkConnector {
+        match self {
+            Self::Rdma => kernel(),
+            Self::Route => route(),
+            Self::Generic => generic(),
+        }
+    }
+}
+
 /// Connects to the running kernel's rdma netlink.
 pub fn kernel() -> NetlinkConnector {
     Arc::new(|| Ok(Box::new(KernelConnection::connect(nldev::PROTOCOL)?)))

@@ -17,7 +17,7 @@ use super::function::DeviceInventory;
 use super::io::reason_of;
 use super::net::interfaces;
 use super::netlink::generic::{self, GenericFamily, is};
-use super::netlink::socket::{self, LazyConnection, NetlinkConnection, NetlinkConnector};
+use super::netlink::socket::{LazyConnection, NetlinkConnection, NetlinkConnector, Protocol};
 use super::text;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::net::{Dcb, Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
@@ -39,7 +39,7 @@ pub const SPEC: Spec = Spec {
         let ioctl: ReadFeatures = Arc::new(|netdev| EthtoolSocket::new()?.features(netdev));
         Box::new(NetdevSetupCollector::new(
             setup,
-            setup.host.live.then(socket::generic),
+            setup.host.netlink(Protocol::Generic),
             setup.host.live.then_some(ioctl),
         ))
     },
@@ -286,6 +286,7 @@ mod tests {
     use crate::host::collector::Depth;
     use crate::host::harness::{CollectorHarness, facts};
     use crate::host::netlink::generic::tests::FakeFamily;
+    use crate::host::netlink::socket;
     use crate::host::netlink::socket::NetlinkConnection;
     use crate::model::net::{Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
     use crate::model::time::BootTime;

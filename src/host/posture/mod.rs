@@ -9,7 +9,7 @@ use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext,
 use super::file::PolledFile;
 use super::function::{DeviceFunction, DeviceInventory};
 use super::netlink::nldev;
-use super::netlink::socket::{self, NetlinkConnector};
+use super::netlink::socket::{NetlinkConnector, Protocol};
 use super::text;
 use crate::model::host::{PciIsolation, Posture};
 use crate::model::ids::PciAddress;
@@ -26,11 +26,11 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(5),
     fresh: false,
-    make: |setup| Box::new(PostureCollector::new(setup, setup.host.live.then(socket::kernel))),
+    make: |setup| Box::new(PostureCollector::new(setup, setup.host.netlink(Protocol::Rdma))),
 };
 
 /// Names of kernel arguments that matter, up to their `=`.
-const ARGUMENTS: [&str; 17] = [
+pub(super) const ARGUMENTS: [&str; 17] = [
     "intel_iommu",
     "amd_iommu",
     "iommu",

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
-use super::netlink::socket::{self, NetlinkConnector};
+use super::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::reading::ReadError;
 pub use netlink::{QUEUE_PAIRS, RESOURCES};
 use reader::{RdmaDeviceReader, class, device_of, devices};
@@ -22,7 +22,11 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
-    make: |setup| Box::new(RdmaCollector::new(setup, setup.host.live.then(socket::kernel))),
+    // A recording has the files in place of netlink's replies.
+    make: |setup| {
+        let connect = setup.host.netlink(Protocol::Rdma).filter(|_| setup.host.live && setup.host.io.is_system());
+        Box::new(RdmaCollector::new(setup, connect))
+    },
 };
 
 struct RdmaCollector {

@@ -11,7 +11,7 @@ use super::reader::{class, device_of, devices};
 use crate::host::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
 use crate::host::netlink::client::{QueryOutcome, RdmaNetlinkClient};
 use crate::host::netlink::nldev::{self, NldevCommand};
-use crate::host::netlink::socket::{self, NetlinkConnector};
+use crate::host::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::ids::DeviceName;
 use crate::model::rdma::{QueuePairs, RdmaResources};
 use crate::model::reading::ReadError;
@@ -57,7 +57,7 @@ pub const RESOURCES: Spec = Spec {
     interval: Duration::from_secs(5),
     deadline: Duration::from_secs(2),
     fresh: true,
-    make: |setup| Box::new(NetlinkCollector::new(setup, setup.host.live.then(socket::kernel), open_resources)),
+    make: |setup| Box::new(NetlinkCollector::new(setup, setup.host.netlink(Protocol::Rdma), open_resources)),
 };
 
 pub(super) fn open_resources(device: DeviceName, client: Option<RdmaNetlinkClient>) -> Box<dyn DeviceReader> {
@@ -98,7 +98,7 @@ pub const QUEUE_PAIRS: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,
-    make: |setup| Box::new(NetlinkCollector::new(setup, setup.host.live.then(socket::kernel), open_queues)),
+    make: |setup| Box::new(NetlinkCollector::new(setup, setup.host.netlink(Protocol::Rdma), open_queues)),
 };
 
 fn open_queues(device: DeviceName, client: Option<RdmaNetlinkClient>) -> Box<dyn DeviceReader> {

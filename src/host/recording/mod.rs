@@ -1,6 +1,11 @@
 //! Records what collectors read of a host, so that the host can be replayed elsewhere.
 
-mod scrub;
+mod allowed;
+mod contents;
+pub mod entries;
+mod netlink;
+mod replay;
+pub mod scrub;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -8,51 +13,73 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::io::{DirStamp, Host, HostIo, OpenFile, reason_of};
+use super::io::{Capabilities, DirStamp, Host, HostIo, OpenFile, reason_of};
+use super::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::reading::ReadError;
-pub use scrub::Scrubber;
+pub use allowed::allowed;
+use entries::is_process;
+pub use entries::{Entries, KEPT, Recorded, RecordedEntry};
+pub use netlink::Exchange;
+pub use replay::{FILE, Manifest, ReplayedHost};
+pub use scrub::{NameKind, Scrubber};
 
 /// Links followed on one path before it counts as a loop, as in the kernel.
 const MOST_LINKS: usize = 40;
 
-/// What was at a path.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum RecordedEntry {
-    /// A directory.
-    Directory,
-    /// A file with this content.
-    File(Vec<u8>),
-    /// A file that could not be read.
-    Unreadable,
-    /// A link to this, relative.
-    Link(PathBuf),
-}
-
-/// Entries by path, below `sys` and `proc`.
-pub type Entries = BTreeMap<PathBuf, RecordedEntry>;
+/// Longest file that is recorded, in bytes.
+const MOST_BYTES: usize = 64 << 20;
 
 /// Host input that records everything that is read. Regular files that are only listed, and never read, are not
 /// recorded: a serial number must not get into a recording because it is next to something else.
 pub struct Recording {
     inner: Arc<dyn HostIo>,
-    roots: [(PathBuf, &'static str); 2],
+    host: Host,
+    /// Directories and files of the host, and what they are called in the recording.
+    roots: Vec<(PathBuf, &'static str)>,
     seen: Arc<Mutex<Entries>>,
+    namespaces: Mutex<BTreeMap<String, u64>>,
+    exchanges: netlink::Exchanges,
 }
 
 impl Recording {
-    /// Wraps a host in a recording. Netlink is off, so that the files are read.
+    /// Wraps a host in a recording.
     pub fn of(host: &Host) -> (Arc<Self>, Host) {
+        let roots = vec![
+            (host.roots.netns.clone(), "run/netns"),
+            (host.roots.run_libvirt.clone(), "run/libvirt"),
+            (host.roots.libvirt.clone(), "etc/libvirt"),
+            (host.beside("dev/kmsg"), "kmsg"),
+            (host.beside("kmsg"), "kmsg"),
+            (host.beside("dmesg.txt"), "dmesg.txt"),
+            (host.beside("run"), "run"),
+            (host.sysfs.clone(), "sys"),
+            (host.procfs.clone(), "proc"),
+        ];
         let recording = Arc::new(Self {
             inner: Arc::clone(&host.io),
-            roots: [(host.sysfs.clone(), "sys"), (host.procfs.clone(), "proc")],
+            host: host.clone(),
+            roots,
             seen: Arc::default(),
+            namespaces: Mutex::default(),
+            exchanges: Arc::default(),
         });
         let io: Arc<dyn HostIo> = Arc::<Self>::clone(&recording);
-        let host = Host { io, route: None, ethtool: None, live: false, ..host.clone() };
-        (recording, host)
+        let route = host.route.clone().map(|route| netlink::recording(Protocol::Route, route, &recording.exchanges));
+        (recording, Host { io, route, ..host.clone() })
     }
 
     /// What was read so far, by paths without links.
+    pub fn recorded(&self) -> Recorded {
+        Recorded {
+            entries: self.entries(),
+            is_live: self.host.live,
+            capabilities: self.inner.capabilities(),
+            namespaces: self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            exchanges: self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+        }
+    }
+
+    /// Files, links and directories that were read so far, by paths without links.
     pub fn entries(&self) -> Entries {
         self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -61,6 +88,11 @@ impl Recording {
     fn real(&self, path: &Path, follow_last: bool) -> Option<RecordedPath> {
         let (root, name, rest) =
             self.roots.iter().find_map(|(root, name)| Some((root, *name, path.strip_prefix(root).ok()?)))?;
+        // Links of processes lead to what is no file, or out of the host.
+        let as_written = RecordedPath { root: root.clone(), name, below: rest.to_owned() };
+        if as_written.is_of_a_process() || name == "kmsg" || name == "dmesg.txt" {
+            return Some(as_written);
+        }
         let mut ahead = parts(rest);
         let mut below = PathBuf::new();
         let mut links = 0;
@@ -92,6 +124,10 @@ impl Recording {
 
     /// Records a link and returns its target, made relative.
     fn note_link(&self, at: &RecordedPath, target: &Path) -> Option<PathBuf> {
+        if at.is_of_a_process() {
+            self.note(at, RecordedEntry::Link(target.to_owned()));
+            return Some(target.to_owned());
+        }
         let target = match target.strip_prefix(&at.root) {
             Ok(inside) if target.is_absolute() => {
                 let up = at.below.components().count().saturating_sub(1);
@@ -111,11 +147,16 @@ impl Recording {
     /// Records a directory, and those of its entries that are links and directories.
     fn note_list(&self, at: &RecordedPath, names: &[String]) {
         self.note(at, RecordedEntry::Directory);
-        for name in names {
-            let entry = RecordedPath { below: at.below.join(name), ..at.clone() };
-            if entry.is_of_a_process() {
-                continue;
+        if at.name == "run" {
+            for name in names.iter().filter(|name| name.starts_with("irqbalance")) {
+                let socket = RecordedPath { below: at.below.join(name), ..at.clone() };
+                self.note(&socket, RecordedEntry::File(Vec::new()));
             }
+        }
+        // Elsewhere names are private, and nothing is told by them alone.
+        let listed = if at.name == "sys" { names } else { &[] };
+        for name in listed {
+            let entry = RecordedPath { below: at.below.join(name), ..at.clone() };
             let path = entry.root.join(&entry.below);
             if let Ok(target) = self.inner.link(&path) {
                 self.note_link(&entry, &target);
@@ -153,7 +194,11 @@ struct RecordedPath {
 
 impl RecordedPath {
     fn path(&self) -> PathBuf {
-        Path::new(self.name).join(&self.below)
+        if self.below.as_os_str().is_empty() {
+            PathBuf::from(self.name)
+        } else {
+            Path::new(self.name).join(&self.below)
+        }
     }
 
     /// Whether the names in this directory are data by themselves: the interrupts of a function.
@@ -164,7 +209,7 @@ impl RecordedPath {
     /// Whether it is below a process's directory.
     fn is_of_a_process(&self) -> bool {
         let first = self.below.components().next().map(|part| part.as_os_str().to_string_lossy().into_owned());
-        self.name == "proc" && first.is_some_and(|name| name.bytes().all(|byte| byte.is_ascii_digit()))
+        self.name == "proc" && first.is_some_and(|name| is_process(&name))
     }
 }
 
@@ -177,13 +222,29 @@ fn note(seen: &Mutex<Entries>, path: PathBuf, entry: RecordedEntry) {
     }
 }
 
-/// Appends a chunk to a file whose beginning is recorded.
-fn append(seen: &Mutex<Entries>, path: &Path, offset: u64, chunk: &[u8]) {
+/// Records a part of a file. What was not read before it is recorded as zeros.
+fn note_part(seen: &Mutex<Entries>, path: PathBuf, offset: u64, part: &[u8]) {
     let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(RecordedEntry::File(content)) = seen.get_mut(path)
-        && content.len() as u64 == offset
-    {
-        content.extend_from_slice(chunk);
+    let Ok(offset) = usize::try_from(offset) else { return };
+    let end = offset.saturating_add(part.len());
+    if end > MOST_BYTES {
+        return;
+    }
+    let entry = seen.entry(path).or_insert_with(|| RecordedEntry::File(Vec::new()));
+    if let RecordedEntry::File(content) = entry {
+        if content.len() < end {
+            content.resize(end, 0);
+        }
+        content.splice(offset..end, part.iter().copied());
+    }
+}
+
+/// Records a file that was read from its beginning, unless more of it is known.
+fn note_beginning(seen: &Mutex<Entries>, path: PathBuf, content: &[u8], is_cut: bool) {
+    let mut seen = seen.lock().unwrap_or_else(PoisonError::into_inner);
+    let longer = |known: &RecordedEntry| matches!(known, RecordedEntry::File(known) if known.len() > content.len());
+    if !(is_cut && seen.get(&path).is_some_and(longer)) {
+        seen.insert(path, RecordedEntry::File(content.to_vec()));
     }
 }
 
@@ -191,7 +252,7 @@ fn note_failure(seen: &Mutex<Entries>, at: &RecordedPath, error: &io::Error) {
     let Some(reason) = reason_of(error) else { return };
     let silent = |part: Component<'_>| part.as_os_str() == "gid_attrs" || part.as_os_str() == "net";
     if reason != ReadError::NotSupported || !at.below.components().any(silent) {
-        note(seen, at.path(), RecordedEntry::Unreadable);
+        note(seen, at.path(), RecordedEntry::Unreadable(reason));
     }
 }
 
@@ -217,7 +278,15 @@ impl HostIo for Recording {
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {
-        let names = self.inner.list(path)?;
+        let names = match self.inner.list(path) {
+            Ok(names) => names,
+            Err(error) => {
+                if let Some(at) = self.real(path, true) {
+                    self.note_failure(&at, &error);
+                }
+                return Err(error);
+            }
+        };
         if let Some(at) = self.real(path, true) {
             self.note_list(&at, &names);
         }
@@ -225,7 +294,17 @@ impl HostIo for Recording {
     }
 
     fn link(&self, path: &Path) -> io::Result<PathBuf> {
-        let target = self.inner.link(path)?;
+        let target = match self.inner.link(path) {
+            Ok(target) => target,
+            Err(error) => {
+                // EINVAL says that it is no link.
+                let refused = reason_of(&error) == Some(ReadError::Permission);
+                if let Some(at) = self.real(path, false).filter(|_| refused) {
+                    self.note_failure(&at, &error);
+                }
+                return Err(error);
+            }
+        };
         if let Some(at) = self.real(path, false) {
             self.note_link(&at, &target);
         }
@@ -234,10 +313,31 @@ impl HostIo for Recording {
 
     fn stamp(&self, path: &Path) -> io::Result<DirStamp> {
         let stamp = self.inner.stamp(path)?;
-        if let Some(at) = self.real(path, true) {
+        if let Ok(name) = path.strip_prefix(&self.host.roots.netns)
+            && let Some(name) = name.to_str()
+        {
+            let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
+            namespaces.insert(name.to_owned(), stamp.identity.1);
+            return Ok(stamp);
+        }
+        if let Some(at) = self.real(path, true).filter(|at| at.name == "sys") {
             self.note(&at, RecordedEntry::Directory);
         }
         Ok(stamp)
+    }
+
+    fn capabilities(&self) -> Capabilities {
+        self.inner.capabilities()
+    }
+
+    fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
+        self.inner.is_writable(path)
+    }
+
+    /// Of rdma netlink only what no file has is recorded, so that a reader without it can replay the rest.
+    fn netlink(&self, protocol: Protocol) -> Option<NetlinkConnector> {
+        let connect = self.inner.netlink(protocol).or_else(|| self.host.live.then(|| protocol.connector()))?;
+        Some(netlink::recording(protocol, connect, &self.exchanges))
     }
 }
 
@@ -250,34 +350,32 @@ struct RecordedFile {
 impl OpenFile for RecordedFile {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read(buffer);
-        self.take(0, &read, buffer);
+        match &read {
+            Ok(length) => {
+                let content = buffer.get(..*length).unwrap_or_default();
+                note_beginning(&self.seen, self.at.path(), content, *length == buffer.len());
+            }
+            Err(error) => self.failed(error),
+        }
         read
     }
 
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.file.read_at(offset, buffer);
-        self.take(offset, &read, buffer);
+        match &read {
+            Ok(length) => note_part(&self.seen, self.at.path(), offset, buffer.get(..*length).unwrap_or_default()),
+            Err(error) => self.failed(error),
+        }
         read
     }
 }
 
 impl RecordedFile {
-    /// Records what was read: of a long file, chunk after chunk.
-    fn take(&self, offset: u64, read: &io::Result<usize>, buffer: &[u8]) {
-        match read {
-            Ok(length) => {
-                let content = buffer.get(..*length).unwrap_or_default();
-                // Process names are private, except for the one that moves interrupts.
-                if self.at.is_of_a_process() && content.trim_ascii() != b"irqbalance" {
-                    return;
-                }
-                if offset == 0 {
-                    note(&self.seen, self.at.path(), RecordedEntry::File(content.to_vec()));
-                } else {
-                    append(&self.seen, &self.at.path(), offset, content);
-                }
-            }
-            Err(error) => note_failure(&self.seen, &self.at, error),
+    fn failed(&self, error: &io::Error) {
+        let end = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted, io::ErrorKind::BrokenPipe];
+        // The end of a log, and records that it dropped.
+        if self.at.name != "kmsg" || !end.contains(&error.kind()) {
+            note_failure(&self.seen, &self.at, error);
         }
     }
 }
@@ -322,7 +420,7 @@ mod tests {
         let expected = [
             ("sys/class", RecordedEntry::Directory),
             ("sys/class/mlx5_0", RecordedEntry::Link("../devices/pci0/ib/mlx5_0".into())),
-            ("sys/devices/pci0/broken", RecordedEntry::Unreadable),
+            ("sys/devices/pci0/broken", RecordedEntry::Unreadable(ReadError::Io)),
             ("sys/devices/pci0/ib/mlx5_0", RecordedEntry::Directory),
             ("sys/devices/pci0/ib/mlx5_0/device", RecordedEntry::Link("../../../pci0".into())),
             ("sys/devices/pci0/ib/mlx5_0/ports", RecordedEntry::Directory),
@@ -345,11 +443,12 @@ mod tests {
     }
 
     #[test]
-    fn long_files_are_recorded_whole_and_processes_are_not() {
+    fn long_files_are_recorded_whole_and_registers_where_they_are() {
         let memory = Arc::new(MemoryHost::new());
         memory.set("/proc/interrupts", "0123456789");
         memory.set("/proc/77/comm", "bash\n");
-        memory.set("/proc/78/comm", "irqbalance\n");
+        memory.symlink("/proc/77/fd/3", "/dev/vfio/40");
+        memory.fail("/proc/78/fd", Errno::ACCESS);
         let (recording, host) = Recording::of(&memory.host());
         let mut file = host.io.open(Path::new("/proc/interrupts")).unwrap();
         let mut buffer = [0; 4];
@@ -357,14 +456,24 @@ mod tests {
         while let Ok(length @ 1..) = file.read_at(offset, &mut buffer) {
             offset += length as u64;
         }
+        memory.set("/sys/config", "0123456789");
+        let mut registers = host.io.open(Path::new("/sys/config")).unwrap();
+        registers.read_at(6, &mut buffer).unwrap();
+        registers.read_at(0, &mut buffer[..2]).unwrap();
         read(&host, "/proc/77/comm").unwrap();
-        read(&host, "/proc/78/comm").unwrap();
+        host.io.link(Path::new("/proc/77/fd/3")).unwrap();
+        read(&host, "/proc/78/fd").unwrap_err();
         host.io.list(Path::new("/proc")).unwrap();
-        let file = |text: &str| RecordedEntry::File(text.as_bytes().to_vec());
-        let expected = [("proc/78/comm", file("irqbalance\n")), ("proc/interrupts", file("0123456789"))];
-        let mut entries = recording.entries();
-        assert_eq!(entries.remove(Path::new("proc")), Some(RecordedEntry::Directory));
+        let file = |bytes: &[u8]| RecordedEntry::File(bytes.to_vec());
+        let expected = [
+            ("proc", RecordedEntry::Directory),
+            ("proc/77/comm", file(b"bash\n")),
+            ("proc/77/fd/3", RecordedEntry::Link("/dev/vfio/40".into())),
+            ("proc/78/fd", RecordedEntry::Unreadable(ReadError::Permission)),
+            ("proc/interrupts", file(b"0123456789")),
+            ("sys/config", file(b"01\0\0\0\x006789")),
+        ];
         let expected: Entries = expected.into_iter().map(|(path, entry)| (PathBuf::from(path), entry)).collect();
-        assert_eq!(entries, expected);
+        assert_eq!(recording.entries(), expected);
     }
 }
