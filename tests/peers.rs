@@ -42,11 +42,10 @@ fn demonstrated() -> Server {
 }
 
 /// Families that every host with cards has.
-const FAMILIES: [&str; 14] = [
+const FAMILIES: [&str; 13] = [
     "lanewatch_build_info",
     "lanewatch_host_info",
     "lanewatch_collector_success",
-    "lanewatch_read_errors_total",
     "lanewatch_device_info",
     "lanewatch_port_info",
     "lanewatch_port_state",

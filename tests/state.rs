@@ -14,11 +14,12 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use common::host::HostTree;
 use common::run::{PROGRAM, Server, for_anybody, free_address, to_its_end};
 use lanewatch::watch::store::Store;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 const NOBODY: u32 = 65_534;
@@ -124,6 +125,56 @@ fn accept_beside_an_agent(user: Option<u32>) {
         server.get("/metrics");
         assert_eq!(scene.saved(), devices);
     }
+}
+
+/// A link that is only slow may be idle, so the agent waits ten minutes: everything says so, and the status is ok.
+#[test]
+fn what_the_agent_waits_for_is_pending_everywhere() {
+    let scene = Scene::new(&std::env::temp_dir(), None);
+    let server = scene.serve();
+    let device = &HostTree::new(2).devices()[1];
+    for end in [&device.function, &device.above] {
+        fs::write(scene.directory.path().join("host").join(end).join("current_link_speed"), "8.0 GT/s PCIe\n").unwrap();
+    }
+    let findings = || serde_json::from_slice::<Value>(&server.get("/api/v1/findings").body).unwrap();
+    let is_pending = |document: &Value, check: &str| {
+        let all = document["pending"].as_array().unwrap().iter();
+        all.filter(|one| one["check"] == check).any(|one| one["hold"] == "10m" && one["finding_at"].is_string())
+    };
+    let end = Instant::now() + Duration::from_secs(60);
+    while !is_pending(&findings(), "pcie_degraded") {
+        assert!(Instant::now() < end, "{:#}", findings());
+        server.get("/metrics");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    let served = findings();
+    assert_eq!((&served["status"], served["findings"].as_array().unwrap().len()), (&json!("ok"), 0), "{served:#}");
+    let metrics = server.get("/metrics").text();
+    assert!(metrics.contains("lanewatch_pending_finding{check=\"pcie_degraded\",severity=\"warning\""), "{metrics}");
+    assert!(!metrics.contains("lanewatch_finding{"), "{metrics}");
+    let page = server.get("/").text();
+    assert!(page.contains("<h2>Pending ") && page.contains("a finding if it holds for 10m."), "{page}");
+
+    let check = |format: &str| {
+        let output = to_its_end(scene.command(&["check", "--format", format]), Duration::from_secs(60));
+        assert_eq!(output.code, Some(0), "{format}: {output:?}");
+        output.stdout
+    };
+    let document: Value = serde_json::from_str(&check("json")).unwrap();
+    assert_eq!(document["status"], "ok", "{document:#}");
+    assert!(is_pending(&document, "pcie_degraded"), "{document:#}");
+    let text = check("text");
+    assert!(text.starts_with("OK: 2 devices, 2 of 2 ports active, 3 pending"), "{text}");
+    assert!(text.contains("\npending  warning pcie_degraded ") && text.contains("a finding if it holds for 10m"), "{text}");
+    assert!(check("nagios").starts_with("OK: "));
+
+    // Without an agent nothing is known of the past, and a command does not wait.
+    let state = tempfile::tempdir().unwrap();
+    let mut alone = Command::new(&scene.program);
+    alone.args(["check", "--format", "json", "--path.rootfs"]).arg(scene.directory.path().join("host"));
+    alone.arg("--storage.path").arg(state.path());
+    let alone = to_its_end(alone, Duration::from_secs(60));
+    assert_ne!(alone.code, Some(0), "{alone:?}");
 }
 
 fn is_root() -> bool {

@@ -66,6 +66,8 @@ pub struct Process {
     pub resident_bytes: Option<u64>,
     /// Open file descriptors (`/proc/self/fd`).
     pub open_fds: Option<u64>,
+    /// Most file descriptors it may open (`RLIMIT_NOFILE`); `None` if there is no limit.
+    pub max_fds: Option<u64>,
     /// Start, in seconds since 1970 (`/proc/self/stat`, `/proc/stat`).
     pub started: Option<f64>,
 }
@@ -81,13 +83,15 @@ impl Process {
         let counted = || me.fd_count().ok().and_then(|count| u64::try_from(count).ok());
         let size = std::fs::metadata("/proc/self/fd").ok().map(|meta| meta.len()).filter(|size| *size > 0);
         let open_fds = size.or_else(counted);
-        let Ok(stat) = me.stat() else { return Self { open_fds, ..Self::default() } };
+        let max_fds = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let Ok(stat) = me.stat() else { return Self { open_fds, max_fds, ..Self::default() } };
         let ticks = procfs::ticks_per_second();
         let boot = *BOOT.get_or_init(|| procfs::boot_time_secs().ok());
         Self {
             cpu: Some(of_ticks(stat.utime.saturating_add(stat.stime), ticks)),
             resident_bytes: Some(stat.rss_bytes().get()),
             open_fds,
+            max_fds,
             started: boot.map(|boot| (Duration::from_secs(boot) + of_ticks(stat.starttime, ticks)).as_secs_f64()),
         }
     }
@@ -109,6 +113,7 @@ mod tests {
         assert!(process.cpu.is_some() && process.started.is_some_and(|start| start > 1e9));
         assert!(process.resident_bytes.is_some_and(|bytes| bytes > 1 << 20));
         assert!(process.open_fds.is_some_and(|count| count >= 3));
+        assert!(process.max_fds.is_none_or(|most| process.open_fds.is_some_and(|open| open <= most)));
     }
 
     #[test]

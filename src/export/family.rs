@@ -14,7 +14,6 @@ use super::view::ReportView;
 use crate::model::finding::Subject;
 use crate::model::ids::{Guid, PciAddress};
 use crate::model::sriov::Mac;
-use crate::model::units::{Lanes, TransfersPerSecond};
 
 /// The release that brought the first families.
 pub const FIRST_RELEASE: &str = "0.1.0";
@@ -113,10 +112,6 @@ pub enum Label<'a> {
     Subject(&'a Subject),
     /// A port's width, `4X`.
     Width(u8),
-    /// A PCIe speed, `16 GT/s`.
-    Speed(TransfersPerSecond),
-    /// A PCIe width, `x8`.
-    Lanes(Lanes),
 }
 
 impl EncodeLabelValue for Label<'_> {
@@ -129,8 +124,6 @@ impl EncodeLabelValue for Label<'_> {
             Self::Mac(mac) => write!(encoder, "{mac}"),
             Self::Subject(subject) => write!(encoder, "{subject}"),
             Self::Width(width) => write!(encoder, "{width}X"),
-            Self::Speed(speed) => write!(encoder, "{speed}"),
-            Self::Lanes(lanes) => write!(encoder, "{lanes}"),
         }
     }
 }

@@ -54,6 +54,16 @@ pub enum Hold {
     Passes(u32),
 }
 
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::None | Self::For(Duration::ZERO) => f.write_str("at once"),
+            Self::For(time) => humantime::format_duration(*time).fmt(f),
+            Self::Passes(count) => write!(f, "{count} readings"),
+        }
+    }
+}
+
 /// A condition that a check saw on a subject.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Condition {
@@ -150,6 +160,21 @@ pub struct Finding {
     pub condition: Condition,
     /// When it began.
     pub since: BootTime,
+}
+
+/// A condition that has not held for long enough to be a finding. It changes no status and never alerts.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PendingFinding(pub Finding);
+
+impl PendingFinding {
+    /// When it will be a finding if it holds until then; `None` if a number of readings decides.
+    pub fn due(&self) -> Option<BootTime> {
+        match self.0.condition.hold {
+            Hold::None => Some(self.0.since),
+            Hold::For(time) => Some(self.0.since.after(time)),
+            Hold::Passes(_) => None,
+        }
+    }
 }
 
 /// A subject that a check could not judge.

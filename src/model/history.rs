@@ -10,6 +10,7 @@ use super::benchmark::BenchmarkHistories;
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::irq::NodeCpus;
 use super::line::{LineHistory, LineSummary};
+use super::rdma::PortRate;
 use super::time::BootTime;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, total};
 use super::vfmap::VfMap;
@@ -95,6 +96,8 @@ pub struct PortHistory {
     pub windows: BTreeMap<Arc<str>, CounterWindow>,
     /// The busier direction's traffic over the last interval.
     pub traffic: Option<BytesPerSecond>,
+    /// The fastest rate that it was active at since the agent started.
+    pub fastest: Option<PortRate>,
 }
 
 /// What a host's device was like when all was well.
@@ -215,6 +218,11 @@ pub struct History {
 }
 
 impl History {
+    /// The fastest rate that each port was active at since the agent started.
+    pub fn fastest_rates(&self) -> BTreeMap<PortKey, PortRate> {
+        self.ports.iter().filter_map(|(key, past)| Some((key.clone(), past.fastest?))).collect()
+    }
+
     /// The traffic of each port over the last interval.
     pub fn traffic(&self) -> BTreeMap<PortKey, BytesPerSecond> {
         self.ports.iter().filter_map(|(key, past)| Some((key.clone(), past.traffic?))).collect()

@@ -33,8 +33,10 @@ pub struct CollectorState {
     pub success: bool,
     /// What there was to read, by key; none when the listing failed.
     pub listed: Option<Arc<[Arc<str>]>>,
-    /// How long its last pass took.
+    /// How long its last pass took, the times of its listing and of each device added up; without waiting.
     pub duration: Duration,
+    /// The longest time that a task of its last pass waited for a free worker.
+    pub waited: Duration,
     /// When it last was complete.
     pub last_success: Option<Timestamp>,
     /// Keys of lanes that do not answer.

@@ -29,6 +29,8 @@ pub enum ReadResult {
         found: Result<Vec<DiscoveredReader>, ReadError>,
         /// What could not be read on the way.
         faults: Vec<Fault>,
+        /// How long it took.
+        spent: TaskTime,
     },
     /// A device was read.
     Read {
@@ -45,7 +47,7 @@ pub enum ReadResult {
         /// What could not be read.
         faults: Vec<Fault>,
         /// How long it took.
-        took: Duration,
+        spent: TaskTime,
     },
     /// A listing or reading panicked; the collector or reader is lost.
     Panicked {
@@ -56,6 +58,20 @@ pub enum ReadResult {
         /// The panic's message.
         message: String,
     },
+}
+
+/// How long a task waited for a worker, and how long it ran.
+#[derive(Debug, Clone, Copy)]
+pub struct TaskTime {
+    waited: Duration,
+    ran: Duration,
+}
+
+impl TaskTime {
+    /// Of a task that was queued and began then, and ends now.
+    fn of(queued: Instant, began: Instant) -> Self {
+        Self { waited: began.duration_since(queued), ran: began.elapsed() }
+    }
 }
 
 impl ReadResult {
@@ -96,6 +112,8 @@ pub struct CollectorRunner {
     now: BootTime,
     depth: Depth,
     began: Instant,
+    /// Running and longest waiting time of the pass so far.
+    spent: TaskTime,
     /// Whether it has read since its last success was noted.
     ran: bool,
     state: CollectorState,
@@ -147,6 +165,7 @@ impl CollectorRunner {
             now: BootTime::default(),
             depth: Depth::Full,
             began: Instant::now(),
+            spent: TaskTime { waited: Duration::ZERO, ran: Duration::ZERO },
             ran: false,
             state: CollectorState { name: spec.name, ..CollectorState::default() },
             list_faults: Vec::new(),
@@ -157,6 +176,7 @@ impl CollectorRunner {
     pub fn begin(&mut self, now: BootTime, depth: Depth, listing: bool, tasks: &mut Vec<Task>) {
         self.due = Some(now.after(self.spec.interval));
         (self.now, self.depth, self.began, self.ran) = (now, depth, Instant::now(), true);
+        self.spent = TaskTime { waited: Duration::ZERO, ran: Duration::ZERO };
         let due = listing || self.state.listed.is_none() || self.list_due.is_none_or(|due| now >= due);
         match self.collector {
             Some(_) if due => tasks.extend(self.list()),
@@ -179,8 +199,9 @@ impl CollectorRunner {
         self.listing = Some(self.began);
         self.list_due = Some(self.now.after(self.spec.interval));
         let known: BTreeSet<Arc<str>> = self.readers.keys().map(|key| Arc::clone(&key.0)).collect();
-        let (index, now, host) = (self.index, self.now, Arc::clone(&self.host));
+        let (index, now, host, queued) = (self.index, self.now, Arc::clone(&self.host), Instant::now());
         let list = move || {
+            let began = Instant::now();
             let mut cx = ReadContext::new(&host, now, Depth::Full);
             let found = collector.discover(&mut cx).map(|found| {
                 let open = |found: Discovered| {
@@ -190,7 +211,7 @@ impl CollectorRunner {
                 found.into_iter().map(open).collect()
             });
             let faults = cx.faults;
-            ReadResult::Listed { index, collector, found, faults }
+            ReadResult::Listed { index, collector, found, faults, spent: TaskTime::of(queued, began) }
         };
         Some(Box::new(move || {
             guarded(list).unwrap_or_else(|message| ReadResult::Panicked { index, reader: None, message })
@@ -206,10 +227,13 @@ impl CollectorRunner {
     /// Takes a result; readings that follow from it go to `tasks`.
     pub fn accept(&mut self, result: ReadResult, tasks: &mut Vec<Task>) -> Option<RecoveredReader> {
         let recovered = match result {
-            ReadResult::Listed { collector, found, faults, .. } => {
+            ReadResult::Listed { collector, found, faults, spent, .. } => {
                 self.collector = Some(collector);
                 self.listing = None;
                 let late = std::mem::take(&mut self.lister_stuck);
+                if !late {
+                    self.spend(spent);
+                }
                 self.count(&faults);
                 self.list_faults = faults;
                 match found {
@@ -224,26 +248,42 @@ impl CollectorRunner {
                 }
                 None
             }
-            ReadResult::Read { key, generation, reader, facts, faults, took, .. } => {
+            ReadResult::Read { key, generation, reader, facts, faults, spent, .. } => {
                 self.count(&faults);
                 let slot = self.readers.get_mut(&NaturalKey(Arc::clone(&key)));
-                slot.filter(|slot| slot.generation == generation).and_then(|slot| {
+                let late = slot.filter(|slot| slot.generation == generation).map(|slot| {
                     slot.quarantined = reader.quarantined();
                     slot.reader = Some(reader);
                     slot.busy = None;
                     (slot.facts, slot.faults) = (facts, faults);
-                    std::mem::take(&mut slot.stuck).then_some((key, took))
-                })
+                    std::mem::take(&mut slot.stuck)
+                });
+                // The time of one that was stuck is counted already, up to its deadline.
+                if late == Some(false) {
+                    self.spend(spent);
+                }
+                late.is_some_and(|late| late).then_some((key, spent.ran))
             }
             ReadResult::Panicked { reader, message, .. } => {
                 self.replace_panicked(reader, &message);
                 None
             }
         };
-        if !self.is_reading() {
-            self.state.duration = self.began.elapsed();
-        }
+        self.note_time();
         recovered
+    }
+
+    /// Adds the time of a task to that of the pass.
+    fn spend(&mut self, time: TaskTime) {
+        self.spent.ran += time.ran;
+        self.spent.waited = self.spent.waited.max(time.waited);
+    }
+
+    /// Says how long the pass took, once nothing more is awaited.
+    fn note_time(&mut self) {
+        if !self.is_reading() {
+            (self.state.duration, self.state.waited) = (self.spent.ran, self.spent.waited);
+        }
     }
 
     /// A panic is a bug of this program and costs one reading: the next pass lists again with a new collector or opens a
@@ -291,18 +331,18 @@ impl CollectorRunner {
     }
 
     fn dispatch(&mut self, listed: bool, tasks: &mut Vec<Task>) {
-        let (began, index, now, depth) = (Instant::now(), self.index, self.now, self.depth);
+        let (queued, index, now, depth) = (Instant::now(), self.index, self.now, self.depth);
         for (key, slot) in &mut self.readers {
             let Some(mut reader) = slot.reader.take() else { continue };
-            slot.busy = Some(began);
+            slot.busy = Some(queued);
             let (key, generation, host) = (Arc::clone(&key.0), slot.generation, Arc::clone(&self.host));
             let lost = Arc::clone(&key);
             let read = move || {
                 let mut cx = ReadContext { listed, ..ReadContext::new(&host, now, depth) };
                 let began = Instant::now();
                 let facts = reader.read(&mut cx);
-                let (faults, took) = (cx.faults, began.elapsed());
-                ReadResult::Read { index, key, generation, reader, facts, faults, took }
+                let (faults, spent) = (cx.faults, TaskTime::of(queued, began));
+                ReadResult::Read { index, key, generation, reader, facts, faults, spent }
             };
             tasks.push(Box::new(move || {
                 let panicked = |message| ReadResult::Panicked { index, reader: Some((lost, generation)), message };
@@ -334,9 +374,11 @@ impl CollectorRunner {
         let deadline = self.spec.deadline;
         let late = |since: &Option<Instant>| since.is_some_and(|since| now.duration_since(since) >= deadline);
         let mut newly_stuck = 0;
+        let mut lost = Duration::ZERO;
         if late(&self.listing) && !self.lister_stuck {
             self.lister_stuck = true;
             newly_stuck += 1;
+            lost += deadline;
             tracing::warn!(
                 collector = self.spec.name,
                 "listing its devices does not respond; it is left alone until it does"
@@ -346,6 +388,7 @@ impl CollectorRunner {
             if late(&slot.busy) && !slot.stuck {
                 slot.stuck = true;
                 newly_stuck += 1;
+                lost += deadline;
                 let name = self.spec.name;
                 tracing::warn!(collector = name, device = &*key.0, "not responding; it is left alone until it does");
             }
@@ -353,8 +396,9 @@ impl CollectorRunner {
         for _ in 0..newly_stuck {
             self.count_reason(ReadError::Timeout);
         }
-        if newly_stuck > 0 && !self.is_reading() {
-            self.state.duration = self.began.elapsed();
+        if newly_stuck > 0 {
+            self.spent.ran += lost;
+            self.note_time();
         }
     }
 
@@ -421,18 +465,7 @@ mod tests {
         }
     }
 
-    fn pass(runner: &mut CollectorRunner, seconds: i64) -> usize {
-        let mut tasks = Vec::new();
-        runner.begin(BootTime(seconds * 1000), Depth::Full, false, &mut tasks);
-        while let Some(task) = tasks.pop() {
-            runner.accept(task(), &mut tasks);
-        }
-        assert!(!runner.is_reading(), "nothing is stuck");
-        runner.facts().count()
-    }
-
-    #[test]
-    fn a_reader_or_collector_that_panics_is_counted_and_replaced() {
+    fn runner() -> CollectorRunner {
         let below = Path::new("/nonexistent");
         let host = Host {
             io: Arc::new(Fs::new()),
@@ -452,7 +485,39 @@ mod tests {
             make: |_| Box::new(Fragile),
         };
         let setup = Arc::new(Setup { host: host.clone(), filter: Filter::default() });
-        let mut runner = CollectorRunner::start(0, spec, &setup, Arc::new(host));
+        CollectorRunner::start(0, spec, &setup, Arc::new(host))
+    }
+
+    /// A task that takes a while holds the worker: what waits behind it has waited, and not worked.
+    #[test]
+    fn time_that_a_collector_waits_is_not_its_own() {
+        let (mut runner, mut tasks) = (runner(), Vec::new());
+        const BUSY: Duration = Duration::from_millis(20);
+        runner.begin(BootTime(0), Depth::Full, false, &mut tasks);
+        while let Some(task) = tasks.pop() {
+            let others = Instant::now();
+            while others.elapsed() < BUSY {
+                std::hint::spin_loop();
+            }
+            runner.accept(task(), &mut tasks);
+        }
+        assert!(runner.state.duration < BUSY, "{:?}", runner.state.duration);
+        assert!(runner.state.waited >= BUSY, "{:?}", runner.state.waited);
+    }
+
+    fn pass(runner: &mut CollectorRunner, seconds: i64) -> usize {
+        let mut tasks = Vec::new();
+        runner.begin(BootTime(seconds * 1000), Depth::Full, false, &mut tasks);
+        while let Some(task) = tasks.pop() {
+            runner.accept(task(), &mut tasks);
+        }
+        assert!(!runner.is_reading(), "nothing is stuck");
+        runner.facts().count()
+    }
+
+    #[test]
+    fn a_reader_or_collector_that_panics_is_counted_and_replaced() {
+        let mut runner = runner();
         let malformed = ReadError::ALL.iter().position(|reason| *reason == ReadError::Malformed).unwrap();
         assert_eq!(pass(&mut runner, 0), 1);
         assert_eq!((pass(&mut runner, 10), runner.state.errors[malformed]), (0, 1));

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::finding_tracker::{FindingChanges, FindingTracker};
+use super::finding_tracker::{FindingChanges, FindingTracker, Known};
 use super::history_event::{HistoryEvent, run_event};
 use super::history_updater::HistoryUpdater;
 use super::report::HostReport;
@@ -86,9 +86,10 @@ impl Engine {
             let flaps = flaps.into_iter().map(|at| now.boot_time(unix_millis::to_wall(at))).collect();
             self.history.ports.entry(key).or_default().flaps = flaps;
         }
-        let findings =
-            saved.findings.into_iter().map(|saved| ((saved.check, saved.subject), now.boot_time(saved.since)));
-        self.findings.restore(findings);
+        let key = |saved: SavedFinding| ((saved.check, saved.subject), now.boot_time(saved.since));
+        let held = saved.findings.into_iter().map(key).map(|(key, since)| (key, Known::Held(since)));
+        let pending = saved.pending.into_iter().map(key).map(|(key, since)| (key, Known::Pending(since)));
+        self.findings.restore(pending.chain(held));
         self.boot_id = saved.boot_id.map(Arc::from);
         self.recent = events.into_iter().rev().take(RECENT).collect();
         self.shown = self.recent.iter().cloned().collect();
@@ -162,6 +163,7 @@ impl Engine {
             baseline: self.history.baseline.clone(),
             flaps: flaps.map(|(key, past)| (key.clone(), past.flaps.iter().map(millis).collect())).collect(),
             findings: report.findings.iter().map(finding).collect(),
+            pending: report.pending.iter().map(|pending| finding(&pending.0)).collect(),
             vf_map: self.history.vf_map.clone(),
             kernel_log: self.history.kernel_log,
             benchmarks: self.history.probes.clone(),
@@ -225,6 +227,8 @@ impl Engine {
             lines: self.history.line_summaries(now.tick),
             probes: Arc::clone(&self.probes),
             traffic: self.history.traffic(),
+            fastest_rates: self.history.fastest_rates(),
+            pending: self.findings.pending(),
             maintenance: self.maintenance.clone(),
             evaluated: now.wall,
             events: Arc::clone(&self.shown),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::model::check::Check;
-use crate::model::finding::{Condition, Finding, Hold, Subject};
+use crate::model::finding::{Condition, Finding, Hold, PendingFinding, Subject};
 use crate::model::time::BootTime;
 
 /// Passes closer together than this count as one: a scrape between two passes does not confirm a condition.
@@ -24,13 +24,24 @@ struct Entry {
     passes: u32,
     counted: BootTime,
     holds: bool,
+    /// Whether an agent waits for it already: a single run does not anticipate its verdict.
+    awaited: bool,
+}
+
+/// What an earlier run, or the agent beside a single run, knew of a condition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Known {
+    /// A finding since then.
+    Held(BootTime),
+    /// Seen since then, and not for long enough.
+    Pending(BootTime),
 }
 
 /// Every condition that holds, is waiting to hold, or has not been gone for long enough.
 #[derive(Debug, Clone, Default)]
 pub struct FindingTracker {
     entries: BTreeMap<Key, Entry>,
-    restored: BTreeMap<(String, String), BootTime>,
+    restored: BTreeMap<(String, String), Known>,
     /// When the first pass was.
     first: Option<BootTime>,
 }
@@ -45,9 +56,9 @@ pub struct FindingChanges {
 }
 
 impl FindingTracker {
-    /// Remembers findings of an earlier run by check and subject: where their condition still holds they go on
-    /// without waiting, with their old beginning.
-    pub fn restore(&mut self, findings: impl IntoIterator<Item = ((String, String), BootTime)>) {
+    /// Remembers what an earlier run knew by check and subject: where the condition still holds, findings go on without
+    /// waiting, pending ones wait for the rest of their time, both with their old beginning.
+    pub fn restore(&mut self, findings: impl IntoIterator<Item = ((String, String), Known)>) {
         self.restored = findings.into_iter().collect();
     }
 
@@ -69,14 +80,13 @@ impl FindingTracker {
             let entry = self.entries.entry(key).or_insert_with(|| {
                 let name = (condition.check.as_str().to_owned(), condition.subject.to_string());
                 let earlier = self.restored.remove(&name);
-                Entry {
-                    condition: condition.clone(),
-                    since: earlier.unwrap_or(now),
-                    seen: now,
-                    passes: 0,
-                    counted: now - APART,
-                    holds: earlier.is_some(),
-                }
+                let (since, holds, awaited) = match earlier {
+                    Some(Known::Held(since)) => (since, true, false),
+                    Some(Known::Pending(since)) => (since, false, true),
+                    None => (now, false, false),
+                };
+                let (seen, counted) = (now, now - APART);
+                Entry { condition: condition.clone(), since, seen, passes: 0, counted, holds, awaited }
             });
             entry.seen = now;
             if now.since(entry.counted) >= APART {
@@ -84,7 +94,7 @@ impl FindingTracker {
                 entry.counted = now;
             }
             entry.condition = condition;
-            if !entry.holds && (instant || entry.held_long_enough(now)) {
+            if !entry.holds && ((instant && !entry.awaited) || entry.held_long_enough(now)) {
                 entry.holds = true;
                 changes.began.push(entry.finding());
             }
@@ -114,6 +124,14 @@ impl FindingTracker {
         findings
     }
 
+    /// What waits for its hold time, worst first.
+    pub fn pending(&self) -> Vec<PendingFinding> {
+        let waiting = self.entries.values().filter(|entry| !entry.holds);
+        let mut pending: Vec<PendingFinding> = waiting.map(|entry| PendingFinding(entry.finding())).collect();
+        pending.sort_by_key(|pending| std::cmp::Reverse(pending.0.condition.severity));
+        pending
+    }
+
     /// The checks of conditions that wait for their hold time.
     pub fn waiting(&self) -> impl Iterator<Item = Check> {
         self.entries.iter().filter(|(_, entry)| !entry.holds).map(|((check, _), _)| *check)
@@ -131,6 +149,8 @@ impl Entry {
         match self.condition.hold {
             Hold::None => true,
             Hold::For(time) => now.since(self.since) >= time,
+            // The agent's passes are not counted here: it has had time for them.
+            Hold::Passes(passes) if self.awaited => now.since(self.since) >= APART * passes,
             Hold::Passes(passes) => self.passes >= passes,
         }
     }
@@ -210,7 +230,7 @@ mod tests {
     #[test]
     fn a_restart_keeps_the_beginning_of_a_finding() {
         let mut tracker = FindingTracker::default();
-        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
+        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), Known::Held(at(-100)))]);
         let changes = tracker.observe(
             at(0),
             vec![condition(Hold::For(Duration::from_secs(30)), Duration::ZERO)],
@@ -224,10 +244,41 @@ mod tests {
     #[test]
     fn a_finding_that_ended_while_the_agent_was_down_begins_anew() {
         let mut tracker = FindingTracker::default();
-        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), at(-100))]);
+        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), Known::Held(at(-100)))]);
         tracker.observe(at(0), vec![], |_| false, false);
         let changes = tracker.observe(at(3600), vec![condition(Hold::None, Duration::ZERO)], |_| false, false);
         assert_eq!(changes.began.first().map(|finding| finding.since), Some(at(3600)));
+    }
+
+    #[test]
+    fn a_restart_does_not_start_the_hold_time_again() {
+        let mut tracker = FindingTracker::default();
+        tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), Known::Pending(at(-20)))]);
+        let held = || condition(Hold::For(Duration::from_secs(30)), Duration::ZERO);
+        assert!(tracker.observe(at(5), vec![held()], |_| false, false).began.is_empty());
+        let began = tracker.observe(at(10), vec![held()], |_| false, false).began;
+        assert_eq!(began.first().map(|finding| finding.since), Some(at(-20)));
+    }
+
+    /// The agent waits ten minutes for a link that is slow and perhaps idle: a command beside it says the same.
+    #[test]
+    fn a_single_run_beside_an_agent_waits_as_the_agent_does() {
+        for hold in [Hold::For(Duration::from_secs(600)), Hold::Passes(3)] {
+            let single_run = |since| {
+                let mut tracker = FindingTracker::default();
+                tracker.restore([(("device_missing".to_owned(), "mlx5_0".to_owned()), Known::Pending(since))]);
+                tracker.observe(at(0), vec![condition(hold, Duration::ZERO)], |_| false, true);
+                (tracker.findings().len(), tracker.pending().len())
+            };
+            assert_eq!(single_run(at(-5)), (0, 1), "{hold:?}");
+            // The agent is gone, or about to say so.
+            assert_eq!(single_run(at(-600)), (1, 0), "{hold:?}");
+        }
+        let pending = PendingFinding(Finding {
+            condition: condition(Hold::For(Duration::from_secs(600)), Duration::ZERO),
+            since: at(-60),
+        });
+        assert_eq!(pending.due(), Some(at(540)));
     }
 
     #[test]

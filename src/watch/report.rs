@@ -9,10 +9,11 @@ use crate::assess::verdicts::ResultCounts;
 use crate::model::benchmark::BenchmarkHistories;
 use crate::model::check::Status;
 use crate::model::finding::Event;
-use crate::model::finding::{Finding, UnknownSubject};
+use crate::model::finding::{Finding, PendingFinding, UnknownSubject};
 use crate::model::ids::{PciAddress, PortKey};
 use crate::model::irq::IrqSummary;
 use crate::model::line::LineSummary;
+use crate::model::rdma::PortRate;
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 use crate::model::topology::Topology;
@@ -30,6 +31,8 @@ pub struct HostReport {
     pub lanes: HostCapacity,
     /// What holds, worst first.
     pub findings: Vec<Finding>,
+    /// Conditions that have not held for long enough to be findings, worst first.
+    pub pending: Vec<PendingFinding>,
     /// Findings that ended within the last ten minutes, newest first, and when: a port that is back has not been well.
     pub recovered: Vec<(Finding, BootTime)>,
     /// Findings that policy accepts, with the reason given there.
@@ -44,7 +47,9 @@ pub struct HostReport {
     pub limited: Vec<Arc<str>>,
     /// The newest events, newest first.
     pub events: Arc<[Event]>,
-    /// FindingChanges of speed or width that were seen, by link.
+    /// The fastest rate that each port was active at since the agent started.
+    pub fastest_rates: BTreeMap<PortKey, PortRate>,
+    /// Changes of speed or width that were seen, by link.
     pub link_changes: BTreeMap<PciAddress, u64>,
     /// Who holds which VF.
     pub vf_map: VfMap,

@@ -6,6 +6,8 @@ use std::time::Duration;
 use super::engine::Engine;
 use super::report::HostReport;
 use super::store::{Answer, Request, Store, StoreError};
+use crate::model::check::Check;
+use crate::model::finding::{PendingFinding, Subject};
 use crate::model::time::{BootTime, Timestamp};
 
 /// How long the kernel log may go on before its last record is saved.
@@ -20,6 +22,8 @@ pub(super) struct StateWriter {
     has_old_runs: bool,
     /// The last kernel log record that was saved, and when.
     log_saved: (Option<u64>, BootTime),
+    /// What was pending in the last state that was saved.
+    pending_saved: Vec<(Check, Subject)>,
 }
 
 /// Requests that are being applied.
@@ -33,7 +37,8 @@ pub(super) struct Applied {
 impl StateWriter {
     /// Restores what the directory has saved.
     pub(super) fn open(store: Option<Store>, engine: &mut Engine, now: Timestamp) -> Self {
-        let mut writer = Self { store, is_saved: true, has_old_runs: false, log_saved: (None, BootTime(0)) };
+        let (log_saved, pending_saved) = ((None, BootTime(0)), Vec::new());
+        let mut writer = Self { store, is_saved: true, has_old_runs: false, log_saved, pending_saved };
         let Some(store) = &mut writer.store else { return writer };
         let (saved, troubles) = store.load();
         for trouble in troubles {
@@ -103,21 +108,24 @@ impl StateWriter {
         }
     }
 
-    /// Writes events, and the state when something happened, the last attempt failed, or the kernel log went on.
+    /// Writes events, and the state when something happened, other conditions are pending, the last attempt failed, or the
+    /// kernel log went on.
     pub(super) fn persist(&mut self, engine: &mut Engine, report: &HostReport) {
         let events = engine.take_events();
         let Some(store) = &mut self.store else { return };
         let (log, now) = (engine.history().kernel_log, report.snapshot.taken.tick);
         let (known, since) = self.log_saved;
         let moved = log != known && now.since(since) >= LOG_SAVE_INTERVAL;
-        let quiet = events.is_empty() && self.is_saved && !moved;
+        let key = |pending: &PendingFinding| (pending.0.condition.check, pending.0.condition.subject.clone());
+        let pending: Vec<(Check, Subject)> = report.pending.iter().map(key).collect();
+        let quiet = events.is_empty() && self.is_saved && !moved && pending == self.pending_saved;
         let appended = store.append(events);
         let saved = if quiet { Ok(()) } else { store.save(engine.saved_state(report)) };
         let outcome = appended.and(saved);
         store.log_outcome(outcome.as_ref().err(), report.snapshot.taken.wall);
         self.is_saved = outcome.is_ok();
         if self.is_saved && !quiet {
-            self.log_saved = (log, now);
+            (self.log_saved, self.pending_saved) = ((log, now), pending);
         }
         if self.is_saved && std::mem::take(&mut self.has_old_runs) {
             store.remove_old_runs();

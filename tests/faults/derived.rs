@@ -44,6 +44,7 @@ const OF_THE_READING: &[&str] = &[
     "lanewatch_read_errors_total",
     "lanewatch_quarantined_files",
     "lanewatch_collector_duration_seconds",
+    "lanewatch_collector_wait_seconds",
     "lanewatch_collector_last_success_timestamp_seconds",
     "lanewatch_evaluation_timestamp_seconds",
 ];
@@ -58,12 +59,14 @@ const PORT_INFO: &[&str] = &["lanewatch_port_info"];
 const EVENTS: &[&str] = &["lanewatch_port_events_total"];
 const RATES: &[&str] = &[
     "lanewatch_port_rate_bytes_per_second",
+    "lanewatch_port_link_width",
     "lanewatch_port_ceiling_bytes_per_second",
     "lanewatch_port_share_bytes_per_second",
 ];
 const LANE: &[&str] = &["lanewatch_port_ceiling_bytes_per_second", "lanewatch_port_share_bytes_per_second"];
-const PATH: &[&str] = &["lanewatch_pcie_path_bandwidth_bytes_per_second", "lanewatch_pcie_path_info"];
-const FINDING: &[&str] = &["lanewatch_finding"];
+const PATH: &[&str] =
+    &["lanewatch_pcie_path_bandwidth_bytes_per_second", "lanewatch_pcie_path_info", "lanewatch_pcie_path_link"];
+const FINDING: &[&str] = &["lanewatch_finding", "lanewatch_pending_finding"];
 const SUBJECTS: &[&str] = &["lanewatch_check_subjects"];
 const AER: &[&str] = &["lanewatch_pcie_aer_events_total", "lanewatch_pcie_aer_errors_total"];
 

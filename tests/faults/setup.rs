@@ -95,7 +95,7 @@ fn rules(path: &Path, askers: &BTreeSet<&'static str>, addresses: &[String]) -> 
     let mut rules = Vec::new();
     let judged = |rules: &mut Vec<Rule>, checks: &[&str]| {
         for check in checks {
-            let families = &["lanewatch_finding", "lanewatch_check_subjects"];
+            let families = &["lanewatch_finding", "lanewatch_pending_finding", "lanewatch_check_subjects"];
             rules.push(Rule::new(families, [("check", *check)]));
         }
     };

@@ -203,7 +203,8 @@ fn may_change(path: &Path, sample: &Sample) -> bool {
     let keys: BTreeSet<String> = vfs.iter().map(|vf| vf.key()).collect();
     let addresses: BTreeSet<String> = vfs.iter().map(|vf| vf.address()).collect();
     let counts = matches!(&*sample.name, "lanewatch_sriov_vfs")
-        || (sample.name == "lanewatch_finding" && label("check") == "vf_count_mismatch");
+        || (["lanewatch_finding", "lanewatch_pending_finding"].contains(&&*sample.name)
+            && label("check") == "vf_count_mismatch");
     keys.contains(&format!("{}/vf{}", label("pf"), label("vf")))
         || keys.contains(label("subject"))
         || addresses.contains(label("pci_address"))

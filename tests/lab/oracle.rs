@@ -142,17 +142,9 @@ fn expected(files: &Files) -> Samples {
             &[("device", device), ("pci_address", function)],
             bandwidth,
         );
-        let end = |file| files.number(&format!("bus/pci/devices/{function}/{file}")).unwrap_or_default();
-        let speed = format!("{} GT/s", end("current_link_speed"));
-        let width = format!("x{}", end("current_link_width"));
-        let labels = [
-            ("device", device),
-            ("pci_address", function),
-            ("limiting_pci_address", function),
-            ("limiting_speed", &speed),
-            ("limiting_width", &width),
-        ];
+        let labels = [("device", device), ("pci_address", function), ("limiting_pci_address", function)];
         put(&mut samples, "pcie_path_info", &labels, 1.0);
+        put(&mut samples, "pcie_path_link", &[("device", device), ("pci_address", function), ("hop", "1")], 1.0);
     }
     samples
 }
@@ -293,6 +285,9 @@ fn port_samples(files: &Files, device: &str, port: &str, path: Option<f64>, samp
         let rate =
             netdev.map_or_else(|| files.number(&format!("{class}/rate")).unwrap() * 1e9, |mega| mega * 1e6) / 8.0;
         put(samples, "port_rate_bytes_per_second", &of_port, rate);
+        if let Ok(width) = width.trim_end_matches('X').parse() {
+            put(samples, "port_link_width", &of_port, width);
+        }
         if let Some(path) = path {
             put(samples, "port_ceiling_bytes_per_second", &of_port, rate.min(path));
             // No port shares its path here.

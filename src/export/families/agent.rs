@@ -57,11 +57,21 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_collector_duration_seconds",
         kind: MetricKind::Gauge,
-        help: "Duration of the last pass of the collector.",
+        help: "Time that the collector took to list and read its devices in its last pass, added up over devices that \
+               were read in parallel; without the time it waited for others.",
         labels: COLLECTOR,
         worst: "1 a collector",
         since: FIRST_RELEASE,
         write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.duration.as_secs_f64())),
+    },
+    Family {
+        name: "lanewatch_collector_wait_seconds",
+        kind: MetricKind::Gauge,
+        help: "Longest time that a listing or reading of the collector's last pass waited for a free worker.",
+        labels: COLLECTOR,
+        worst: "1 a collector",
+        since: FIRST_RELEASE,
+        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.waited.as_secs_f64())),
     },
     Family {
         name: "lanewatch_collector_last_success_timestamp_seconds",
@@ -90,20 +100,24 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_read_errors_total",
         kind: MetricKind::Counter,
         help: "Files and messages that could not be read, by class of errno; a missing optional file is not an \
-               error.",
+               error. Absent without errors.",
         labels: &["collector", "reason"],
-        worst: "7 a collector",
+        worst: "7 a collector; none on a healthy host",
         since: FIRST_RELEASE,
         write: read_errors,
     },
     Family {
         name: "lanewatch_quarantined_files",
         kind: MetricKind::Gauge,
-        help: "Files that are temporarily skipped because the driver rejects reads (EINVAL, EOPNOTSUPP).",
+        help: "Files that are temporarily skipped because the driver rejects reads (EINVAL, EOPNOTSUPP); absent for none.",
         labels: COLLECTOR,
-        worst: "1 a collector",
+        worst: "1 a collector; none on most hosts",
         since: FIRST_RELEASE,
-        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.quarantined)),
+        write: |view, out| {
+            each(view, |labels, collector| {
+                out.known(labels, Some(collector.quarantined).filter(|count| *count > 0));
+            });
+        },
     },
     Family {
         name: "lanewatch_config_last_reload_successful",
@@ -205,7 +219,7 @@ fn host_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
 
 fn read_errors(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     for collector in &view.report.snapshot.collectors {
-        for (reason, count) in ReadError::ALL.iter().zip(collector.errors) {
+        for (reason, count) in ReadError::ALL.iter().zip(collector.errors).filter(|(_, count)| *count > 0) {
             out.counter(&[collector.name.into(), reason.as_str().into()], count);
         }
     }
@@ -243,6 +257,15 @@ pub const PROCESS: &[Family] = &[
         worst: "1",
         since: FIRST_RELEASE,
         write: |view, out| out.known(&[], view.process.open_fds),
+    },
+    Family {
+        name: "process_max_fds",
+        kind: MetricKind::Gauge,
+        help: "Most file descriptors that the agent may open (RLIMIT_NOFILE); absent without a limit.",
+        labels: &[],
+        worst: "1",
+        since: FIRST_RELEASE,
+        write: |view, out| out.known(&[], view.process.max_fds),
     },
     Family {
         name: "process_start_time_seconds",

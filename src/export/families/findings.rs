@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
 use crate::model::check::{Check, CheckResult};
+use crate::model::finding::Finding;
 use crate::model::ids::DeviceName;
 use crate::model::time::unix_seconds;
 
@@ -14,17 +15,26 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_finding",
         kind: MetricKind::Gauge,
         help: "Is 1 while a finding holds; findings that the policy accepts are left out.",
-        labels: &["check", "severity", "subject", "reason", "device", "port", "pci_address"],
+        labels: FINDING,
         worst: "1 a check and subject; none on a healthy host",
         since: FIRST_RELEASE,
-        write: findings,
+        write: |view, out| each(view.report.findings.iter(), out),
+    },
+    Family {
+        name: "lanewatch_pending_finding",
+        kind: MetricKind::Gauge,
+        help: "Is 1 while a condition holds that is not yet a finding, because it has not held for long enough.",
+        labels: FINDING,
+        worst: "1 a check and subject; none on a healthy host",
+        since: FIRST_RELEASE,
+        write: |view, out| each(view.report.pending.iter().map(|pending| &pending.0), out),
     },
     Family {
         name: "lanewatch_check_subjects",
         kind: MetricKind::Gauge,
-        help: "Subjects of a check by result; present for every check and result.",
+        help: "Subjects of a check by result: ok, degraded (warning), failed (critical), unknown or skipped; absent for none.",
         labels: &["check", "result"],
-        worst: "5 a check",
+        worst: "5 a check, about 15 on a healthy host",
         since: FIRST_RELEASE,
         write: subjects,
     },
@@ -39,9 +49,11 @@ pub const FAMILIES: &[Family] = &[
     },
 ];
 
-fn findings(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+const FINDING: &[&str] = &["check", "severity", "subject", "reason", "device", "port", "pci_address"];
+
+fn each<'a>(findings: impl Iterator<Item = &'a Finding>, out: &mut Series<'_, '_>) {
     let mut written = BTreeSet::new();
-    for finding in &view.report.findings {
+    for finding in findings {
         let found = &finding.condition;
         let (device, port, address) = (found.device.as_ref(), found.port, found.pci_address);
         if written.insert((found.check, found.severity, &found.subject, found.reason, device, port, address)) {
@@ -64,7 +76,7 @@ fn findings(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
 fn subjects(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     for check in Check::ALL {
         let counts = view.report.standings.get(check).copied().unwrap_or_default();
-        for (standing, count) in CheckResult::ALL.iter().zip(counts) {
+        for (standing, count) in CheckResult::ALL.iter().zip(counts).filter(|(_, count)| *count > 0) {
             out.gauge(&[check.as_str().into(), standing.as_str().into()], count);
         }
     }

@@ -56,12 +56,14 @@ pub const KERNEL_LOG: &[Family] = &[
     Family {
         name: "lanewatch_kernel_messages_total",
         kind: MetricKind::Counter,
-        help: "Kernel messages about watched hardware since the agent started, by driver and kind (/dev/kmsg).",
+        help: "Kernel messages about watched hardware since the agent started, by driver and kind (/dev/kmsg); absent \
+               for none.",
         labels: &["driver", "kind"],
-        worst: "25 a host and 5 to 20 a card driver that is loaded; absent if the log cannot be read",
+        worst: "25 a host and 5 to 20 a card driver; none on a healthy host",
         since: FIRST_RELEASE,
         write: |view, out| {
-            for ((driver, kind), count) in log(view).into_iter().flat_map(|log| &log.counts) {
+            let counts = log(view).into_iter().flat_map(|log| &log.counts);
+            for ((driver, kind), count) in counts.filter(|(_, count)| *count > 0) {
                 out.counter(&[driver.as_str().into(), kind.as_str().into()], *count);
             }
         },

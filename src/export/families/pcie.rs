@@ -1,7 +1,9 @@
 //! PCIe links and paths, and error reporting.
 
-use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
+use crate::assess::capacity::DevicePath;
+use crate::export::family::{FIRST_RELEASE, Family, MetricKind, Series};
 use crate::export::view::ReportView;
+use crate::model::ids::DeviceName;
 use crate::model::pcie::{AerSeverity, FunctionKind, PciFunction};
 use crate::model::topology::Link;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
@@ -71,11 +73,22 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_pcie_path_info",
         kind: MetricKind::Info,
-        help: "The link that limits the device's PCIe path, with its speed and width (current_link_*).",
-        labels: &["device", "pci_address", "limiting_pci_address", "limiting_speed", "limiting_width"],
+        help: "The link that limits the device's PCIe path (current_link_*). Deprecated: use lanewatch_pcie_path_link, \
+               which makes no new series when another link becomes the limit.",
+        labels: &["device", "pci_address", "limiting_pci_address"],
         worst: "1 a device, without VFs",
         since: FIRST_RELEASE,
         write: path_info,
+    },
+    Family {
+        name: "lanewatch_pcie_path_link",
+        kind: MetricKind::Gauge,
+        help: "Links of a device's PCIe path by their address, from the device (hop 1) up: 1 for the one that limits the \
+               path, 0 for others (current_link_*).",
+        labels: &["device", "pci_address", "hop"],
+        worst: "1 a device and link of its path, usually 1 to 3; none for VFs",
+        since: FIRST_RELEASE,
+        write: path_links,
     },
     Family {
         name: "lanewatch_pcie_aer_events_total",
@@ -147,20 +160,23 @@ fn path_bandwidth(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn path_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
-    let of_vf = |address| view.function(address).is_some_and(|f| matches!(f.kind, FunctionKind::Virtual { .. }));
-    // A VF's path is its PF's.
-    for (device, path) in view.report.lanes.paths.iter().filter(|(_, path)| !of_vf(path.function)) {
-        let link = view.report.topology.links.get(&path.limiting);
-        let speed = link.and_then(|link| link.speed().current);
-        let width = link.and_then(|link| link.width().current);
-        out.info(&[
-            device.as_str().into(),
-            path.function.into(),
-            path.limiting.into(),
-            speed.map_or(Label::Text(""), Label::Speed),
-            width.map_or(Label::Text(""), Label::Lanes),
-        ]);
+    for (device, path) in whole_paths(view) {
+        out.info(&[device.as_str().into(), path.function.into(), path.limiting.into()]);
     }
+}
+
+fn path_links(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    for (device, path) in whole_paths(view) {
+        for (hop, link) in (1_u32..).zip(view.report.topology.path(path.function)) {
+            out.gauge(&[device.as_str().into(), link.name.into(), hop.into()], link.name == path.limiting);
+        }
+    }
+}
+
+/// The paths of devices that are no VF's: that of a VF is its PF's.
+fn whole_paths<'a>(view: &'a ReportView<'_>) -> impl Iterator<Item = (&'a DeviceName, &'a DevicePath)> {
+    let of_vf = |address| view.function(address).is_some_and(|f| matches!(f.kind, FunctionKind::Virtual { .. }));
+    view.report.lanes.paths.iter().filter(move |(_, path)| !of_vf(path.function))
 }
 
 /// Functions that report errors of their own: VFs only repeat their PF's.

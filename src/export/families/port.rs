@@ -4,6 +4,7 @@ use crate::assess::capacity::{PortCapacity, Wire};
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::{PortView, ReportView};
 use crate::model::counter::CounterKind;
+use crate::model::ids::PortKey;
 use crate::model::net::PortAddressing;
 use crate::model::rdma::{LinkLayer, PhysicalState, PortState};
 use crate::model::reading::Reading;
@@ -16,7 +17,7 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_port_info",
         kind: MetricKind::Info,
         help: "Identity of a port (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed \
-               and width only while it is active; uplink: function, bond, or none without a wire of its own.",
+               and width are the fastest since the agent started; uplink: function, bond, or none without a wire of its own.",
         labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width", "uplink"],
         worst: "1 a port",
         since: FIRST_RELEASE,
@@ -52,6 +53,19 @@ pub const FAMILIES: &[Family] = &[
         write: |view, out| {
             for row in &view.ports {
                 out.known(&labels(row), row.lane.and_then(|lane| lane.rate).map(|rate| rate.0));
+            }
+        },
+    },
+    Family {
+        name: "lanewatch_port_link_width",
+        kind: MetricKind::Gauge,
+        help: "Width of an active port: 4 for 4X (/sys/class/infiniband/<device>/ports/<port>/rate).",
+        labels: PORT,
+        worst: "1 a port",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for row in whole(view).filter(|row| row.port.is_active()) {
+                out.known(&labels(row), row.port.rate.value().and_then(|rate| rate.width).map(u32::from));
             }
         },
     },
@@ -195,8 +209,9 @@ fn whole<'a>(view: &'a ReportView<'_>) -> impl Iterator<Item = &'a PortView<'a>>
 fn port_info(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     for row in whole(view) {
         let ([device, number], port) = (labels(row), row.port);
-        // Down, some drivers (mlx5 with Ethernet) name a rate that means nothing.
-        let rate = if port.is_active() { port.rate.value() } else { None };
+        // What it runs at now is a value of other families: as a label it would make a new series at each retrain.
+        let key = PortKey { device: row.device.name.clone(), port: port.number };
+        let rate = view.report.fastest_rates.get(&key);
         out.info(&[
             device,
             number,
@@ -346,7 +361,7 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::model::ids::{DeviceName, PortKey};
+    use crate::model::ids::DeviceName;
     use crate::model::snapshot::{CollectorState, Fact};
     use crate::model::time::{BootTime, Timestamp};
 

@@ -168,13 +168,16 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_migrations_total",
         kind: MetricKind::Counter,
-        help: "Signs that a guest or a function was moved, by signal.",
+        help: "Signs that a guest or a function was moved, by signal; absent for none.",
         labels: SIGNAL,
-        worst: "11",
+        worst: "11; none on most hosts",
         since: FIRST_RELEASE,
         write: |view, out| {
-            for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, view.report.vf_map.signal(*signal))) {
-                out.counter(&[signal.as_str().into()], seen.count);
+            for signal in Signal::ALL {
+                let seen = view.report.vf_map.signal(*signal);
+                if seen.count > 0 {
+                    out.counter(&[signal.as_str().into()], seen.count);
+                }
             }
         },
     },

@@ -219,6 +219,7 @@ fn collector_value(collector: &CollectorState) -> Value {
         "success": collector.success,
         "listed": collector.listed,
         "duration_seconds": collector.duration.as_secs_f64(),
+        "wait_seconds": collector.waited.as_secs_f64(),
         "last_success": collector.last_success.map(|stamp| rfc3339(stamp.wall)),
         "stuck": collector.stuck,
         "faults": collector.faults.iter().map(|found| fault(&found.source, found.reason)).collect::<Vec<_>>(),

@@ -26,6 +26,15 @@ pub fn findings(report: &HostReport, status: Status) -> Value {
         }
         value
     });
+    let pending = report.pending.iter().map(|pending| {
+        let mut value = finding_value(report, &pending.0);
+        if let Value::Object(map) = &mut value {
+            let due = pending.due().map(|due| rfc3339(report.snapshot.taken.wall_time(due)));
+            map.insert("hold".to_owned(), json!(pending.0.condition.hold.to_string()));
+            map.insert("finding_at".to_owned(), json!(due));
+        }
+        value
+    });
     let undecided = report.undecided.iter().map(|undecided| {
         json!({
             "check": undecided.check,
@@ -39,6 +48,7 @@ pub fn findings(report: &HostReport, status: Status) -> Value {
         "host": host(report),
         "evaluated": rfc3339(report.evaluated),
         "findings": report.findings.iter().map(|finding| finding_value(report, finding)).collect::<Vec<_>>(),
+        "pending": pending.collect::<Vec<_>>(),
         "checks": standings(report),
         "recovered": recovered.collect::<Vec<_>>(),
         "excepted": excepted.collect::<Vec<_>>(),

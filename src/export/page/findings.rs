@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use crate::export::text::style::span;
 use crate::export::view::{FindingGroup, effect, groups};
 use crate::model::check::Severity;
-use crate::model::finding::{Condition, Finding};
+use crate::model::finding::{Condition, Finding, PendingFinding};
 use crate::model::time::rfc3339;
 use crate::watch::HostReport;
 
@@ -16,6 +16,28 @@ pub(super) fn section(report: &HostReport) -> Markup {
             h2 { "Findings" @if !report.findings.is_empty() { " " span.count { (report.findings.len()) } } }
             @if report.findings.is_empty() { p.none { "No findings." } }
             @for group in groups(report) { (one(report, &group)) }
+        }
+    }
+}
+
+/// Conditions that are not findings yet, and how long they must hold.
+pub(super) fn pending(report: &HostReport) -> Markup {
+    html! {
+        @if !report.pending.is_empty() {
+            section {
+                h2 { "Pending" " " span.count { (report.pending.len()) } }
+                ul.plain {
+                    @for PendingFinding(finding) in &report.pending {
+                        @let condition = &finding.condition;
+                        li {
+                            b { (condition.severity.as_str()) } " " (subject(condition)) " "
+                            span.check { (condition.check.as_str()) " · " (condition.reason.as_str()) } ": "
+                            (prose(&condition.summary)) " For " (span(report.snapshot.taken.tick.since(finding.since)))
+                            "; a finding if it holds for " (condition.hold) "."
+                        }
+                    }
+                }
+            }
         }
     }
 }

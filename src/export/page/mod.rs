@@ -65,6 +65,7 @@ fn whole(report: &HostReport) -> Markup {
         (header(report, &diagrams))
         main {
             (findings::section(report))
+            (findings::pending(report))
             section {
                 h2 { "PCIe paths" }
                 @if diagrams.is_empty() { p.none { "No RDMA device here." } }
@@ -161,6 +162,7 @@ mod tests {
             "the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8",
             "at their maximum, no longer counting: link_downed",
             "old board, known",
+            "a finding if it holds for 10m.",
             "Holders of VFs are hidden.",
             "16 GT/s x16 became 8 GT/s x8.",
             "not responding: 0000:3b:00.0",
@@ -232,6 +234,7 @@ mod tests {
         let mut report = testing::report_of(Vec::new());
         report.findings.clear();
         report.excepted.clear();
+        report.pending.clear();
         report.limited.clear();
         report.events = Arc::from([]);
         report.status = Status::Ok;
@@ -239,7 +242,7 @@ mod tests {
         for part in ["lanewatch: OK on this host", "No findings.", "No RDMA device here.", "No events yet."] {
             assert!(quiet.contains(part), "{part:?}");
         }
-        assert!(!quiet.contains("Accepted") && !quiet.contains("Hidden from"));
+        assert!(!quiet.contains("Pending") && !quiet.contains("Accepted") && !quiet.contains("Hidden from"));
         let none = page(None, "/m");
         assert!(none.contains("first pass not complete") && none.contains("href=\"/m\""));
     }

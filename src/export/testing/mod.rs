@@ -13,7 +13,7 @@ use super::agent::{AgentState, Process, WebState};
 use crate::assess::capacity::{DevicePath, HostCapacity as HostLanes, PortCapacity, Uplink, Wire};
 use crate::model::check::{Check, Severity, Status};
 use crate::model::counter::CounterClass;
-use crate::model::finding::{Condition, Event, EventKind, Finding, Hold, Subject, UnknownSubject};
+use crate::model::finding::{Condition, Event, EventKind, Finding, Hold, PendingFinding, Subject, UnknownSubject};
 use crate::model::health::{FunctionHealth, NicTemperature, Reporter};
 use crate::model::host::System;
 use crate::model::host::{Acs, AcsSwitches, PciIsolation, Posture};
@@ -26,7 +26,7 @@ use crate::model::net::{
     Dcb, Ipoib, NetdevLine, NetdevSetup, NetdevStatistic, NetdevStatistics, Offload, PauseDirection, Pfc,
     PortAddressing, Priorities, PriorityTrust, StatisticKind,
 };
-use crate::model::rdma::{RdmaDevice, RdmaResources};
+use crate::model::rdma::{PortRate, RdmaDevice, RdmaResources, Speed};
 use crate::model::reading::ReadError;
 use crate::model::reason::FindingReason;
 use crate::model::snapshot::{CollectorState, Fact, Fault, Snapshot};
@@ -79,6 +79,7 @@ pub(super) fn process() -> Process {
         cpu: Some(Duration::from_millis(1_250)),
         resident_bytes: Some(9_437_184),
         open_fds: Some(130),
+        max_fds: Some(1024),
         started: Some(1_789_990_000.5),
     }
 }
@@ -100,6 +101,28 @@ fn finding() -> Finding {
         },
         since: BootTime(3_600_000),
     }
+}
+
+fn pending() -> PendingFinding {
+    let condition = Condition {
+        check: Check::PcieDegraded,
+        subject: Subject::Pci(address("0000:3b:00.0")),
+        severity: Severity::Warning,
+        reason: FindingReason::Speed,
+        summary: "The link of 0000:3b:00.0 runs at 8 GT/s; both ends can do 16 GT/s.".to_owned(),
+        device: None,
+        port: None,
+        pci_address: Some(address("0000:3b:00.0")),
+        evidence: serde_json::Map::new(),
+        hold: Hold::For(Duration::from_secs(600)),
+        clear_after: Duration::ZERO,
+    };
+    PendingFinding(Finding { condition, since: BootTime(7_080_000) })
+}
+
+fn fastest_rates() -> BTreeMap<PortKey, PortRate> {
+    let rate = PortRate { bandwidth: BytesPerSecond(25e9), width: Some(4), speed: Speed::Hdr };
+    BTreeMap::from([(PortKey { device: DeviceName::new("mlx5_3"), port: 1 }, rate)])
 }
 
 fn lanes() -> HostLanes {
@@ -237,6 +260,7 @@ pub(super) fn report() -> HostReport {
         success: true,
         listed: Some(Arc::from([Arc::from("bnxt_re0"), Arc::from("mlx5_3")])),
         duration: Duration::from_micros(1_500),
+        waited: Duration::from_micros(20),
         last_success: Some(now()),
         stuck: Vec::new(),
         faults: vec![Fault { source: Arc::from("sys/class/infiniband/mlx5_10/ports/1/state"), reason: ReadError::Io }],
@@ -269,6 +293,8 @@ pub(super) fn report() -> HostReport {
             subject: "0000:98:00.0".to_owned(),
             text: "16 GT/s x16 became 8 GT/s x8.".to_owned(),
         }]),
+        pending: vec![pending()],
+        fastest_rates: fastest_rates(),
         link_changes: BTreeMap::from([(address("0000:98:00.0"), 1)]),
         irqs: BTreeMap::from([
             (

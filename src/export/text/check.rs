@@ -8,7 +8,7 @@ use super::write_group;
 use crate::export::view::groups;
 use crate::export::view::{UnknownGroup, summarize, unknowns};
 use crate::model::check::{Severity, Status};
-use crate::model::finding::Finding;
+use crate::model::finding::{Finding, PendingFinding};
 use crate::model::host::Environment;
 use crate::model::pcie::RdmaCard;
 use crate::model::reading::ReadError;
@@ -48,6 +48,9 @@ pub fn text(report: &HostReport, status: Status, options: &CheckText) -> String 
     for group in groups(report) {
         write_group(&mut out, report, &group, style, options.began, "");
     }
+    for pending in &report.pending {
+        out.push_str(&pending_text(report, pending, style));
+    }
     for (finding, reason) in &report.excepted {
         let condition = &finding.condition;
         let _ = writeln!(out, "\naccepted {} {}: {reason}", condition.check.as_str(), condition.subject);
@@ -66,6 +69,22 @@ pub fn text(report: &HostReport, status: Status, options: &CheckText) -> String 
         out.push_str(&sections(report, style));
     }
     out
+}
+
+/// A condition that is not a finding yet, and when it will be one.
+fn pending_text(report: &HostReport, pending: &PendingFinding, style: &Style) -> String {
+    let Finding { condition, since } = &pending.0;
+    let taken = report.snapshot.taken;
+    let head = format!(
+        "\npending  {} {} {} ({}), {}; a finding if it holds for {}\n",
+        condition.severity.as_str(),
+        condition.check.as_str(),
+        condition.subject,
+        condition.reason,
+        style.since(taken, *since, None),
+        condition.hold,
+    );
+    head + &style.wrap(&condition.summary, "         ")
 }
 
 /// The first line for people: how many findings there are, since they follow one by one.
@@ -106,6 +125,10 @@ pub fn nagios(report: &HostReport, status: Status) -> String {
         let summary = condition.summary.replace('|', "/");
         let _ = writeln!(out, "{} {}: {summary}", condition.severity.as_str(), condition.check.as_str());
     }
+    for PendingFinding(Finding { condition, .. }) in &report.pending {
+        let summary = condition.summary.replace('|', "/");
+        let _ = writeln!(out, "pending {} {}: {summary}", condition.severity.as_str(), condition.check.as_str());
+    }
     out
 }
 
@@ -145,7 +168,11 @@ fn inventory(report: &HostReport) -> String {
             0 => "no RDMA device here".to_owned(),
             cards => format!("no RDMA device, but {} that can do RDMA", counted(cards, "card")),
         },
-        _ => format!("{}, {active} of {} active{unknown}", counted(devices, "device"), counted(ports, "port")),
+        _ => {
+            let waiting = report.pending.len();
+            let pending = if waiting == 0 { String::new() } else { format!(", {waiting} pending") };
+            format!("{}, {active} of {} active{unknown}{pending}", counted(devices, "device"), counted(ports, "port"))
+        }
     }
 }
 

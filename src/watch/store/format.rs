@@ -34,6 +34,9 @@ pub struct SavedState {
     pub flaps: BTreeMap<PortKey, Vec<u64>>,
     /// Findings that hold.
     pub findings: Vec<SavedFinding>,
+    /// Conditions that have not held for long enough to be findings.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub pending: Vec<SavedFinding>,
     /// Who holds which VF.
     pub vf_map: VfMap,
     /// Number of the last kernel log record that was read in that boot.

@@ -18,7 +18,7 @@ fn lines_count_once_over_a_restart_and_a_burst_is_bounded() {
         // From before the start: history, not new.
         say(&mut guest, error);
         guest.serve("");
-        guest.wait_for("lanewatch_kernel_messages_total", &ERRORS, Some(0.0));
+        guest.wait_for("lanewatch_kernel_messages_lost_total", &[], Some(0.0));
         guest.wait_for_finding("kernel_message", "0000:41:00.0", true);
 
         say(&mut guest, error);
