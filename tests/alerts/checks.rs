@@ -76,7 +76,7 @@ fn promtool_finds_that_the_rules_do_what_their_tests_say() {
 #[test]
 fn promtool_finds_rules_that_are_wrong() {
     for (from, to) in
-        [(" > 0\n", " > 1\n"), (", severity!=\"info\"}", "}"), ("keep_firing_for: 10m", "keep_firing_for: 3m")]
+        [(" > 0\n", " > 1\n"), (", severity!=\"info\"}", "}"), ("keep_firing_for: 5m", "keep_firing_for: 3m")]
     {
         let copy = tempfile::TempDir::new().unwrap();
         let tests = copy.path().join("tests");
