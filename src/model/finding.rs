@@ -213,6 +213,8 @@ pub enum EventKind {
     PortState,
     /// A port lost its link and got it back.
     PortFlap,
+    /// A port got another LID, another subnet manager, or other GIDs.
+    AddressChanged,
     /// A PCIe link changed speed or width.
     LinkChanged,
     /// A counter went backwards: someone reset it, or the driver was reloaded.
@@ -245,6 +247,7 @@ impl EventKind {
             Self::DeviceGone => "device_gone",
             Self::PortState => "port_state",
             Self::PortFlap => "port_flap",
+            Self::AddressChanged => "address_changed",
             Self::LinkChanged => "link_changed",
             Self::CounterReset => "counter_reset",
             Self::FindingBegan => "finding_began",

@@ -1,6 +1,7 @@
 //! Adds each pass to the history: flaps, counter windows, link changes, and the baseline.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,8 +18,7 @@ use crate::model::history::{CounterWindow, History, LinkHistory};
 use crate::model::ids::{Guid, PciAddress, PortKey};
 use crate::model::irq::{IrqFunction, NodeCpus};
 use crate::model::link::NetdevLink;
-use crate::model::net::NetdevSetup;
-use crate::model::net::NetdevStatistics;
+use crate::model::net::{NetdevSetup, NetdevStatistics, PortAddressing};
 use crate::model::pcie::{AerSeverity, PciFunction};
 use crate::model::policy::{Policy, Thresholds};
 use crate::model::rdma::{LinkLayer, Port, PortState, RdmaDevice};
@@ -36,6 +36,8 @@ const MOST_FLAPS: usize = 256;
 pub struct HistoryUpdater {
     ports: BTreeMap<PortKey, PortTracker>,
     links: BTreeMap<PciAddress, (TransfersPerSecond, Width)>,
+    /// The GID table of each port, in words.
+    gids: BTreeMap<PortKey, String>,
     devices: Option<Arc<[Arc<str>]>>,
     boot: Option<(Option<Arc<str>>, BootTime)>,
     interrupts: InterruptTracker,
@@ -56,6 +58,8 @@ const PRUNE_INTERVAL: Duration = Duration::from_secs(60);
 struct PortTracker {
     guid: Option<Guid>,
     state: Option<PortState>,
+    lid: Option<u32>,
+    sm_lid: Option<u32>,
     episode: Episode,
     counters_at: Option<BootTime>,
     link_downed: Option<u64>,
@@ -105,6 +109,7 @@ impl HistoryUpdater {
                 }
             }
         }
+        self.gids_change(snapshot, &mut news);
         self.links_change(history, topology, &mut news);
         for function in snapshot.all::<PciFunction>() {
             count_errors(history, function, now);
@@ -135,6 +140,7 @@ impl HistoryUpdater {
             history.ports.remove(&key);
             history.roce.remove(&key);
             self.ports.remove(&key);
+            self.gids.remove(&key);
             self.roce.forget_port(&key);
         }
         history.devices.retain(|name, _| devices.contains(name.as_str()));
@@ -188,6 +194,16 @@ impl HistoryUpdater {
             }
         }
         self.devices = Some(Arc::clone(listed));
+    }
+
+    /// Programs name a GID by its index: one that moves breaks their configuration.
+    fn gids_change(&mut self, snapshot: &Snapshot, news: &mut Vec<HistoryEvent>) {
+        for addressing in snapshot.all::<PortAddressing>() {
+            let (key, now) = (&addressing.port, gid_table(addressing));
+            let Some(before) = self.gids.insert(key.clone(), now.clone()).filter(|before| *before != now) else { continue };
+            let text = format!("{key}: GIDs went from {before} to {now}");
+            news.push((EventKind::AddressChanged, key.to_string(), text));
+        }
     }
 
     fn links_change(&mut self, history: &mut History, topology: &Topology, news: &mut Vec<HistoryEvent>) {
@@ -245,6 +261,8 @@ impl PortTracker {
         }
         let fresh = self.counters_at != Some(device.counters_at);
         let downed = port.counter("link_downed");
+        address_changes(key, "LID", &mut self.lid, port.lid, news);
+        address_changes(key, "LID of the subnet manager", &mut self.sm_lid, port.sm_lid, news);
         if let Some(state) = state {
             self.episode = match (self.episode, port.is_active()) {
                 (Episode::None, false) if self.state.is_some_and(is_active) => {
@@ -349,6 +367,27 @@ fn record_flaps(
             past.flaps.pop_front();
         }
     }
+}
+
+/// Says that a number given by the subnet manager changed; 0 is none. One that could not be read changes nothing.
+fn address_changes(key: &PortKey, name: &str, known: &mut Option<u32>, now: Option<u32>, news: &mut Vec<HistoryEvent>) {
+    let Some(now) = now else { return };
+    let Some(before) = known.replace(now).filter(|before| *before != now) else { return };
+    let text = match (before, now) {
+        (0, now) => format!("{key}: {name} is {now}"),
+        (before, 0) => format!("{key}: {name} {before} is gone"),
+        (before, now) => format!("{key}: {name} went from {before} to {now}"),
+    };
+    news.push((EventKind::AddressChanged, key.to_string(), text));
+}
+
+/// What a GID table is like, in words: `IB/RoCE v1: 2, RoCE v2: 2 (3: 10.0.0.5)`.
+fn gid_table(addressing: &PortAddressing) -> String {
+    let types: Vec<String> = addressing.gids.iter().map(|(kind, count)| format!("{kind}: {count}")).collect();
+    let entry = |(index, address): &(u32, Option<Ipv4Addr>)| Some(format!("{index}: {}", (*address)?));
+    let addresses: Vec<String> = addressing.roce_v2.iter().filter_map(entry).collect();
+    let addresses = if addresses.is_empty() { String::new() } else { format!(" ({})", addresses.join(", ")) };
+    if types.is_empty() { "empty".to_owned() } else { format!("{}{addresses}", types.join(", ")) }
 }
 
 fn is_active(state: PortState) -> bool {

@@ -39,6 +39,10 @@ fn what_is_not_served_is_complained_of() {
     assert_eq!(unknown("sum by (kind) (lanewatch_finding)"), ["no label \"kind\""]);
 }
 
+const OPERATIONS: [&str; 13] = [
+    "last", "diff", "sum", "count", "rate5m", "increase5m", "sum1h", "sum1d", "avg1h", "avg1d", "ratio", "median", "max",
+];
+
 #[test]
 fn what_is_recorded_is_named_by_level_metric_and_operation() {
     let file = read("alerts/lanewatch.recording.yml");
@@ -46,8 +50,8 @@ fn what_is_recorded_is_named_by_level_metric_and_operation() {
     for record in file.rules().filter_map(|rule| rule.record.as_deref()) {
         assert!(seen.insert(record), "{record} stands twice");
         let [level, metric, operation] = record.split(':').collect::<Vec<_>>()[..] else { panic!("{record}") };
-        assert!(["instance_device_port", "instance", "rack", "site"].contains(&level), "{record}");
+        assert!(["instance_device_port", "instance", "rack", "site", "board"].contains(&level), "{record}");
         assert!(metric.starts_with("lanewatch_") && !metric.ends_with("_total"), "{record}");
-        assert!(["last", "diff", "sum", "count", "rate5m"].contains(&operation), "{record}");
+        assert!(OPERATIONS.contains(&operation), "{record}");
     }
 }

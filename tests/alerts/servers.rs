@@ -36,6 +36,7 @@ impl Alertmanager {
             ("http://tickets.example/", format!("http://{}/", tickets.address)),
             ("group_wait: 30s", "group_wait: 2s".to_owned()),
             ("group_interval: 5m", "group_interval: 1s".to_owned()),
+            ("group_interval: 1m", "group_interval: 1s".to_owned()),
         ] {
             assert!(config.contains(from), "{from}");
             config = config.replace(from, &to);

@@ -332,6 +332,35 @@ fn a_width_is_found_after_three_passes_and_a_speed_after_ten_minutes() {
     assert_eq!(play.found(Check::PcieDegraded), vec![]);
 }
 
+/// A subnet manager that gives out other LIDs, or another one that takes over, breaks what addresses ports by LID.
+#[test]
+fn a_port_with_another_address_is_an_event() {
+    let mut play = Play::new(&HostTree::new(1));
+    play.pass();
+    assert_eq!(play.events(EventKind::AddressChanged), 0);
+    for (file, value) in [("lid", "0x15"), ("sm_lid", "0x2"), ("lid", "0x0")] {
+        play.port(file, value);
+        play.pass();
+    }
+    play.pass();
+    let events = play.report.events.iter().filter(|event| event.kind == EventKind::AddressChanged);
+    let texts: Vec<&str> = events.map(|event| event.text.as_str()).collect();
+    assert_eq!(
+        texts,
+        [
+            "mlx5_0/1: LID 21 is gone",
+            "mlx5_0/1: LID of the subnet manager went from 1 to 2",
+            "mlx5_0/1: LID went from 1 to 21",
+        ]
+    );
+    // Tables are read once a minute.
+    play.port("gid_attrs/types/2", "RoCE v2");
+    play.port("gids/2", "0000:0000:0000:0000:0000:ffff:0a00:0005");
+    play.wait(2 * MINUTE);
+    let text = &play.report.events.iter().find(|event| event.text.contains("GIDs")).unwrap().text;
+    assert_eq!(text, "mlx5_0/1: GIDs went from IB/RoCE v1: 2 to IB/RoCE v1: 2, RoCE v2: 1 (2: 10.0.0.5)");
+}
+
 #[test]
 fn why_a_path_carries_less_than_its_ports() {
     let low = LinkEnd::full(GEN4, 16).trained(GEN3, 8);

@@ -1,6 +1,6 @@
 //! What the checks found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
@@ -39,6 +39,16 @@ pub const FAMILIES: &[Family] = &[
         write: subjects,
     },
     Family {
+        name: "lanewatch_unread_subjects",
+        kind: MetricKind::Gauge,
+        help: "Subjects that a check could not judge because something could not be read for another reason than a missing \
+               permission; absent for none.",
+        labels: &["check"],
+        worst: "1 a check; none on a healthy host",
+        since: FIRST_RELEASE,
+        write: unread,
+    },
+    Family {
         name: "lanewatch_evaluation_timestamp_seconds",
         kind: MetricKind::Gauge,
         help: "Last evaluation of the checks, in seconds since 1970.",
@@ -70,6 +80,16 @@ fn each<'a>(findings: impl Iterator<Item = &'a Finding>, out: &mut Series<'_, '_
                 true,
             );
         }
+    }
+}
+
+fn unread(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let mut counts: BTreeMap<Check, u32> = BTreeMap::new();
+    for undecided in view.report.undecided.iter().filter(|undecided| undecided.is_unread()) {
+        *counts.entry(undecided.check).or_default() += 1;
+    }
+    for (check, count) in counts {
+        out.gauge(&[check.as_str().into()], count);
     }
 }
 

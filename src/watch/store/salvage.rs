@@ -11,6 +11,7 @@ const COLLECTIONS: &[&[&str]] = &[
     &["baseline", "devices"],
     &["flaps"],
     &["findings"],
+    &["pending"],
     &["vf_map", "pfs"],
     &["vf_map", "vfs"],
     &["vf_map", "gone"],
