@@ -34,7 +34,8 @@ fn tree(host: &HostTree) -> Tree {
             tree.line(device.function.join(format!("msi_irqs/{irq}")), "msix");
             let cpu = (index * 4 + vector) % cpus;
             let counts: String = (0..cpus).map(|at| format!("{:>10} ", if at == cpu { 5000 } else { 0 })).collect();
-            let _ = writeln!(table, "{irq:>4}: {counts} IR-PCI-MSI {irq}-edge mlx5_comp{vector}@pci:{}", device.address);
+            let _ =
+                writeln!(table, "{irq:>4}: {counts} IR-PCI-MSI {irq}-edge mlx5_comp{vector}@pci:{}", device.address);
             tree.line(format!("proc/irq/{irq}/effective_affinity_list"), cpu);
             tree.line(format!("proc/irq/{irq}/smp_affinity_list"), cpu);
         }
@@ -119,7 +120,8 @@ fn a_hundred_retrains_make_no_new_series() {
     for round in 0..100 {
         let (speed, width) = links[round % links.len()];
         train(root.path(), &devices[1], speed, width);
-        fs::write(root.path().join(&devices[1].port).join("rate"), format!("{}\n", rates[round % rates.len()])).unwrap();
+        fs::write(root.path().join(&devices[1].port).join("rate"), format!("{}\n", rates[round % rates.len()]))
+            .unwrap();
         let now = series(&server);
         let new: Vec<_> = now.difference(&before).collect();
         assert!(new.is_empty(), "retrain {round} to {speed} x{width}: {new:#?}");

@@ -165,7 +165,10 @@ fn what_the_agent_waits_for_is_pending_everywhere() {
     assert!(is_pending(&document, "pcie_degraded"), "{document:#}");
     let text = check("text");
     assert!(text.starts_with("OK: 2 devices, 2 of 2 ports active, 3 pending"), "{text}");
-    assert!(text.contains("\npending  warning pcie_degraded ") && text.contains("a finding if it holds for 10m"), "{text}");
+    assert!(
+        text.contains("\npending  warning pcie_degraded ") && text.contains("a finding if it holds for 10m"),
+        "{text}"
+    );
     assert!(check("nagios").starts_with("OK: "));
 
     // Without an agent nothing is known of the past, and a command does not wait.

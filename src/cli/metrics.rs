@@ -25,8 +25,7 @@ pub fn run(settings: &Settings, args: &MetricsArgs) -> Result<ExitCode, CliError
     let mut text = String::new();
     // node_exporter serves `process_*` of its own beside the file: a second one is an error at every scrape.
     let process = if args.textfile.is_some() { Process::default() } else { Process::read() };
-    encode(format, &report, &Arc::new(AgentState::default()), process, &mut text)
-        .map_err(anyhow::Error::from)?;
+    encode(format, &report, &Arc::new(AgentState::default()), process, &mut text).map_err(anyhow::Error::from)?;
     match &args.textfile {
         None => Ok(print(text.as_bytes())?),
         Some(path) => {

@@ -200,7 +200,9 @@ impl HistoryUpdater {
     fn gids_change(&mut self, snapshot: &Snapshot, news: &mut Vec<HistoryEvent>) {
         for addressing in snapshot.all::<PortAddressing>() {
             let (key, now) = (&addressing.port, gid_table(addressing));
-            let Some(before) = self.gids.insert(key.clone(), now.clone()).filter(|before| *before != now) else { continue };
+            let Some(before) = self.gids.insert(key.clone(), now.clone()).filter(|before| *before != now) else {
+                continue;
+            };
             let text = format!("{key}: GIDs went from {before} to {now}");
             news.push((EventKind::AddressChanged, key.to_string(), text));
         }

@@ -74,16 +74,34 @@ fn alerts() -> Vec<(String, Vec<Rule>)> {
     alerts
 }
 
+fn minutes(time: &str) -> u32 {
+    let number = |end| time.strip_suffix(end).and_then(|number: &str| number.parse::<u32>().ok());
+    number('m').or_else(|| number('h').map(|hours| hours * 60)).unwrap_or(0)
+}
+
 #[test]
 fn every_alert_is_in_one_table() {
     let mut made = String::from(
-        "| alert | severity | meaning | fires after (`for`) | resolves after (`keep_firing_for`) |\n|---|---|---|---|---|\n",
+        "| alert | severity | meaning | agent waits | fires after (`for`) | agent clears | resolves after \
+         (`keep_firing_for`) | RESOLVED within |\n|---|---|---|---|---|---|---|---|\n",
     );
     for (name, rules) in alerts() {
         for rule in rules {
             let (hold, keep) = (rule.hold.as_deref().unwrap_or(""), rule.keep_firing_for.as_deref().unwrap_or(""));
             let (severity, summary) = (&rule.labels["severity"], &rule.annotations["summary"]);
-            writeln!(made, "| [{name}](runbooks/{name}.md) | {severity} | {summary} | {hold} | {keep} |").unwrap();
+            let check = rule.expr.split_once("check=\"").and_then(|(_, rest)| rest.split('"').next()?.parse().ok());
+            let details = check.map(lanewatch::assess::limits::details);
+            let (waits, clears) = details.map_or_else(Default::default, |details| (details.hold, details.clear_after));
+            // One message more of the group, as alertmanager.example.yml has it.
+            let message = if severity == "critical" { 1 } else { 5 };
+            let resolved = format!("{}m", minutes(keep) + message);
+            let resolved =
+                if ["", "at once"].contains(&&*clears) { resolved } else { format!("{resolved} after that") };
+            writeln!(
+                made,
+                "| [{name}](runbooks/{name}.md) | {severity} | {summary} | {waits} | {hold} | {clears} | {keep} | {resolved} |"
+            )
+            .unwrap();
         }
     }
     table("alerts/README.md", "alerts", &made);

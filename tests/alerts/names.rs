@@ -40,7 +40,19 @@ fn what_is_not_served_is_complained_of() {
 }
 
 const OPERATIONS: [&str; 13] = [
-    "last", "diff", "sum", "count", "rate5m", "increase5m", "sum1h", "sum1d", "avg1h", "avg1d", "ratio", "median", "max",
+    "last",
+    "diff",
+    "sum",
+    "count",
+    "rate5m",
+    "increase5m",
+    "sum1h",
+    "sum1d",
+    "avg1h",
+    "avg1d",
+    "ratio",
+    "median",
+    "max",
 ];
 
 #[test]
