@@ -11,4 +11,5 @@ mod flow;
 mod generated;
 mod kept;
 mod names;
+mod notifications;
 mod servers;

@@ -1,5 +1,7 @@
 //! The agent, its collectors, what they could not read, and its process.
 
+use std::time::Duration;
+
 use crate::assess::visibility::visibility;
 use crate::export::clients::ClosedConnection;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
@@ -67,11 +69,17 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_collector_wait_seconds",
         kind: MetricKind::Gauge,
-        help: "Longest time that a listing or reading of the collector's last pass waited for a free worker.",
+        help: "Longest time that a listing or reading of the collector's last pass waited for a free worker; absent below \
+               10 ms.",
         labels: COLLECTOR,
-        worst: "1 a collector",
+        worst: "1 a collector; none on an idle host",
         since: FIRST_RELEASE,
-        write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.waited.as_secs_f64())),
+        write: |view, out| {
+            each(view, |labels, collector| {
+                let waited = Some(collector.waited).filter(|waited| *waited >= NOTABLE_WAIT);
+                out.known(labels, waited.map(|waited| waited.as_secs_f64()));
+            });
+        },
     },
     Family {
         name: "lanewatch_collector_last_success_timestamp_seconds",
@@ -199,6 +207,9 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 const COLLECTOR: &[&str] = &["collector"];
+
+/// Shorter waits say nothing: workers are shared.
+const NOTABLE_WAIT: Duration = Duration::from_millis(10);
 
 fn each(view: &ReportView<'_>, mut write: impl FnMut(&[Label<'_>], &CollectorState)) {
     for collector in &view.report.snapshot.collectors {

@@ -260,7 +260,7 @@ pub(super) fn report() -> HostReport {
         success: true,
         listed: Some(Arc::from([Arc::from("bnxt_re0"), Arc::from("mlx5_3")])),
         duration: Duration::from_micros(1_500),
-        waited: Duration::from_micros(20),
+        waited: Duration::from_millis(20),
         last_success: Some(now()),
         stuck: Vec::new(),
         faults: vec![Fault { source: Arc::from("sys/class/infiniband/mlx5_10/ports/1/state"), reason: ReadError::Io }],
