@@ -254,13 +254,6 @@ impl PortTracker {
             let text = format!("{key} went from {} to {}", before.as_str(), state.as_str());
             news.push((EventKind::PortState, key.to_string(), text));
         }
-        // Down, some drivers (mlx5 with Ethernet) name a rate that means nothing.
-        let rate = if port.is_active() { port.rate.value() } else { None };
-        if let Some(rate) = rate
-            && past.fastest.is_none_or(|fastest| rate.bandwidth.0 > fastest.bandwidth.0)
-        {
-            past.fastest = Some(rate);
-        }
         let fresh = self.counters_at != Some(device.counters_at);
         let downed = port.counter("link_downed");
         address_changes(key, "LID", &mut self.lid, port.lid, news);
@@ -280,6 +273,13 @@ impl PortTracker {
             record_flaps(history, key, flaps, now, settled, news);
         }
         let past = history.ports.entry(key.clone()).or_default();
+        // Down, some drivers (mlx5 with Ethernet) name a rate that means nothing.
+        let rate = if port.is_active() { port.rate.value() } else { None };
+        if let Some(rate) = rate
+            && past.fastest.is_none_or(|fastest| rate.bandwidth.0 > fastest.bandwidth.0)
+        {
+            past.fastest = Some(rate);
+        }
         if !fresh {
             return;
         }
