@@ -27,15 +27,16 @@ const LIVE: usize = 7 + 15;
 fn tree(host: &HostTree) -> Tree {
     let mut tree = host.tree();
     let cpus = host.nodes * 4;
-    let mut table = " ".repeat(8) + &(0..cpus).map(|cpu| format!("CPU{cpu:<8}")).collect::<String>() + "\n";
+    let heads: Vec<String> = (0..cpus).map(|cpu| format!("CPU{cpu:<8}")).collect();
+    let mut table = format!("{}{}\n", " ".repeat(8), heads.concat());
     for (index, device) in host.devices().iter().enumerate() {
         for vector in 0..4 {
             let irq = 100 + index * 10 + vector;
             tree.line(device.function.join(format!("msi_irqs/{irq}")), "msix");
             let cpu = (index * 4 + vector) % cpus;
-            let counts: String = (0..cpus).map(|at| format!("{:>10} ", if at == cpu { 5000 } else { 0 })).collect();
-            let _ =
-                writeln!(table, "{irq:>4}: {counts} IR-PCI-MSI {irq}-edge mlx5_comp{vector}@pci:{}", device.address);
+            let counts: Vec<&str> = (0..cpus).map(|at| if at == cpu { "5000" } else { "0" }).collect();
+            let (counts, address) = (counts.join(" "), &device.address);
+            let _ = writeln!(table, "{irq:>4}: {counts} IR-PCI-MSI {irq}-edge mlx5_comp{vector}@pci:{address}");
             tree.line(format!("proc/irq/{irq}/effective_affinity_list"), cpu);
             tree.line(format!("proc/irq/{irq}/smp_affinity_list"), cpu);
         }
@@ -62,7 +63,7 @@ fn largest(samples: &[Sample]) -> String {
     let count = |name: &str| samples.iter().filter(|sample| sample.name == name).count();
     let mut families: Vec<_> = names.into_iter().map(|name| (count(name), name)).collect();
     families.sort_unstable_by(|a, b| b.cmp(a));
-    families.iter().map(|(count, name)| format!("{count:>5} {name}\n")).collect()
+    families.iter().map(|(count, name)| format!("{count:>5} {name}")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -148,7 +149,8 @@ fn links_join_with_the_second_function_of_a_card() {
             .collect();
         let hops: Vec<&str> = of_path.iter().map(|sample| sample.labels["hop"].as_str()).collect();
         assert_eq!(hops, ["1", "2"], "{device}");
-        assert_eq!(of_path.iter().map(|sample| sample.value).sum::<f64>(), 1.0, "{device}: one link is the limit");
+        let limits = of_path.iter().filter(|sample| sample.value > 0.5).count();
+        assert_eq!(limits, 1, "{device}: one link is the limit");
         for link in of_path {
             let address = &link.labels["pci_address"];
             let width = |sample: &&Sample| {

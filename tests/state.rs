@@ -147,8 +147,8 @@ fn what_the_agent_waits_for_is_pending_everywhere() {
         server.get("/metrics");
         std::thread::sleep(Duration::from_millis(200));
     }
-    let served = findings();
-    assert_eq!((&served["status"], served["findings"].as_array().unwrap().len()), (&json!("ok"), 0), "{served:#}");
+    let now = findings();
+    assert_eq!((&now["status"], now["findings"].as_array().unwrap().len()), (&json!("ok"), 0), "{now:#}");
     let metrics = server.get("/metrics").text();
     assert!(metrics.contains("lanewatch_pending_finding{check=\"pcie_degraded\",severity=\"warning\""), "{metrics}");
     assert!(!metrics.contains("lanewatch_finding{"), "{metrics}");

@@ -491,8 +491,8 @@ mod tests {
     /// A task that takes a while holds the worker: what waits behind it has waited, and not worked.
     #[test]
     fn time_that_a_collector_waits_is_not_its_own() {
-        let (mut runner, mut tasks) = (runner(), Vec::new());
         const BUSY: Duration = Duration::from_millis(20);
+        let (mut runner, mut tasks) = (runner(), Vec::new());
         runner.begin(BootTime(0), Depth::Full, false, &mut tasks);
         while let Some(task) = tasks.pop() {
             let others = Instant::now();
