@@ -201,10 +201,12 @@ impl<'a> Wiring<'a> {
     /// the host.
     fn new(snapshot: &'a Snapshot) -> Self {
         let mut by_function: BTreeMap<PciAddress, &RdmaDevice> = BTreeMap::new();
+        let pci_is_off = snapshot.collector("pci").is_none();
         for device in snapshot.devices().filter(|device| device.identity.sub_function.is_none()) {
-            let Some(function) = device.identity.pci_address.filter(|function| !is_virtual(snapshot, *function)) else {
-                continue;
-            };
+            // Of a function that is not known it is not known either whether it is a VF.
+            let is_known = |function: &PciAddress| pci_is_off || snapshot.function(*function).is_some();
+            let function = device.identity.pci_address.filter(is_known);
+            let Some(function) = function.filter(|function| !is_virtual(snapshot, *function)) else { continue };
             let rank = |device: &RdmaDevice| (device.ports.len(), device.name.clone());
             let known = by_function.entry(function).or_insert(device);
             if !device.ports.is_empty() && (known.ports.is_empty() || rank(device) < rank(known)) {
@@ -319,7 +321,7 @@ mod tests {
     use crate::model::pcie::{LinkEnd, PciFunction};
     use crate::model::rdma::{DeviceIdentity, PhysicalState, PortRate, PortState, Speed};
     use crate::model::reading::Reading;
-    use crate::model::snapshot::Fact;
+    use crate::model::snapshot::{CollectorState, Fact};
     use crate::model::time::{BootTime, Timestamp};
     use crate::model::units::{Lanes, TransfersPerSecond};
 
@@ -347,7 +349,11 @@ mod tests {
             link: end,
             ..PciFunction::at(PciAddress { function: number, ..address("0000:41:00.0") })
         };
-        vec![function(0), function(1), root]
+        let vf = |number: u8| PciFunction {
+            kind: FunctionKind::Virtual { pf: Some(address("0000:41:00.0")) },
+            ..function(number)
+        };
+        vec![function(0), function(1), vf(2), vf(3), root]
     }
 
     fn port(number: u32, netdev: Option<&str>) -> Port {
@@ -456,6 +462,10 @@ mod tests {
         assert_eq!((demand(&backup), shares(&backup)), (Some(100.0), vec![Some(100.0)]));
     }
 
+    fn wires_of(capacity: &HostCapacity) -> Vec<&Wire> {
+        capacity.ports.values().flat_map(|port| &port.wires).collect()
+    }
+
     /// What each wire carries and gets, by device and interface.
     fn wires(capacity: &HostCapacity) -> Vec<(String, &str, Option<f64>, Option<f64>)> {
         let of_port = |(key, port): (&'_ PortKey, &'_ PortCapacity)| {
@@ -483,6 +493,19 @@ mod tests {
         let each = Some(100.0);
         let expected = [("bnxt_re0".to_owned(), "p0", each, each), ("bnxt_re1".to_owned(), "p1", each, each)];
         assert_eq!(wires(&capacity), expected);
+    }
+
+    #[test]
+    fn a_device_whose_function_is_unknown_has_no_wire() {
+        let facts = || {
+            let device = device("mlx5_0", 0, None, vec![port(1, None)]);
+            vec![Arc::new(device) as Fact]
+        };
+        let pci = CollectorState { name: "pci", ..CollectorState::default() };
+        let stamp = Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH };
+        let of = |collectors| HostCapacity::new(&Snapshot::new(stamp, facts(), collectors), &Topology::default());
+        assert_eq!(wires_of(&of(vec![pci])), [] as [&Wire; 0]);
+        assert_eq!(wires_of(&of(Vec::new())).len(), 1, "nobody looks at functions");
     }
 
     #[test]
@@ -533,6 +556,9 @@ mod tests {
         fn devices_without_a_wire_never_change_what_a_path_is_asked_for(
             sub_functions in 0usize..8,
             representors in 0u32..8,
+            virtual_functions in 0u8..=2,
+            planes in 2u32..8,
+            software in any::<bool>(),
             function in 0u8..2,
         ) {
             let wires = |extra: bool| {
@@ -545,11 +571,20 @@ mod tests {
                 if extra {
                     let sub = |n: usize| device(&format!("sf_{n}"), function, Some("mlx5_core.sf.3"), vec![port(1, None)]);
                     devices.extend((0..sub_functions).map(sub));
+                    devices.extend((0..virtual_functions).map(|n| device(&format!("vf_{n}"), 2 + n, None, vec![port(1, None)])));
+                    // The second function's card has planes.
+                    devices.push(device("smi_1", 1, None, (1..=planes).map(|n| port(n, None)).collect()));
+                    if software {
+                        let rxe = device("rxe0", 0, None, vec![port(1, Some("p0"))]);
+                        let identity = Arc::new(DeviceIdentity::default());
+                        devices.push(RdmaDevice { identity, ..rxe });
+                    }
                 }
                 capacity(&devices, &[netdev("p0", 0, 100.0, None), netdev("p1", 1, 25.0, None)])
             };
             let (without, with) = (wires(false), wires(true));
             prop_assert_eq!(&without.demand, &with.demand);
+            prop_assert_eq!(wires_of(&without), wires_of(&with));
             for (key, port) in &without.ports {
                 prop_assert_eq!(port.share, with.ports[key].share);
             }

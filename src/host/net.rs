@@ -52,8 +52,13 @@ impl Collector for NetdevCollector {
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         let inventory = DeviceInventory::read(cx, &self.filter)?;
         let before = std::mem::take(&mut self.locations);
+        let mut without: Vec<&DeviceFunction> = Vec::new();
         for device in &inventory.allowed {
-            for (directory, name) in interfaces(cx, device) {
+            let interfaces = interfaces(cx, device);
+            if interfaces.is_empty() {
+                without.push(device);
+            }
+            for (directory, name) in interfaces {
                 let location = NetdevLocation {
                     directory: directory.join(&name),
                     pci_address: device.address,
@@ -64,8 +69,8 @@ impl Collector for NetdevCollector {
             }
         }
         self.members_of_bonds(cx);
-        self.shared.retain(|name, _| inventory.allowed.iter().any(|device| device.name == *name));
-        for device in &inventory.allowed {
+        self.shared.retain(|name, _| without.iter().any(|device| device.name == *name));
+        for device in without {
             let shared = self.shared.entry(device.name.clone()).or_insert_with(|| shared_interface(cx, device));
             if let Some((name, location)) = shared {
                 self.locations.entry(Arc::clone(name)).or_insert_with(|| location.clone());
@@ -103,14 +108,19 @@ impl NetdevCollector {
 
 /// The interface of an EFA device: `ena` has it, on a function of its own, with the same address.
 fn shared_interface(cx: &mut ReadContext<'_>, device: &DeviceFunction) -> Option<(Arc<str>, NetdevLocation)> {
-    let driver = cx.host.io.link(&device.function.join("driver")).ok()?;
+    // A dangling link still names the driver; one that leads to itself does not.
+    let driver = interface::found(cx, &device.function.join("driver"), |cx, link| match cx.host.io.link(link)? {
+        target if target.file_name() == link.file_name() => cx.host.resolve(link),
+        target => Ok(target),
+    })?;
     if driver.file_name()? != "efa" {
         return None;
     }
     let port = device.function.join("infiniband").join(device.name.as_str()).join("ports/1");
     let guid = interface::first_gid(cx, &port)?;
     let name = interface::by_address(cx, guid)?;
-    let directory = cx.host.resolve(&cx.host.sysfs.join("class/net").join(&*name)).ok()?;
+    let entry = cx.host.sysfs.join("class/net").join(&*name);
+    let directory = interface::found(cx, &entry, |cx, link| cx.host.resolve(link))?;
     let pci_address = directory.ancestors().skip(1).find_map(address_of)?;
     Some((name, NetdevLocation { directory, pci_address, device: device.name.clone() }))
 }

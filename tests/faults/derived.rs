@@ -62,8 +62,14 @@ const RATES: &[&str] = &[
     "lanewatch_port_link_width",
     "lanewatch_port_ceiling_bytes_per_second",
     "lanewatch_port_share_bytes_per_second",
+    "lanewatch_wire_rate_bytes_per_second",
+    "lanewatch_wire_share_bytes_per_second",
 ];
-const LANE: &[&str] = &["lanewatch_port_ceiling_bytes_per_second", "lanewatch_port_share_bytes_per_second"];
+const LANE: &[&str] = &[
+    "lanewatch_port_ceiling_bytes_per_second",
+    "lanewatch_port_share_bytes_per_second",
+    "lanewatch_wire_share_bytes_per_second",
+];
 const PATH: &[&str] =
     &["lanewatch_pcie_path_bandwidth_bytes_per_second", "lanewatch_pcie_path_info", "lanewatch_pcie_path_link"];
 const FINDING: &[&str] = &["lanewatch_finding", "lanewatch_pending_finding"];
@@ -182,6 +188,7 @@ impl Plan {
     pub fn of_listing(&self, collector: &str) -> Vec<Rule> {
         const OF_DEVICES: &[&str] = &[
             "lanewatch_port_*",
+            "lanewatch_wire_*",
             "lanewatch_device_*",
             "lanewatch_pcie_path_*",
             "lanewatch_finding",
@@ -191,8 +198,10 @@ impl Plan {
             "lanewatch_pcie_*",
             "lanewatch_sriov_*",
             "lanewatch_device_info",
+            "lanewatch_port_info",
             "lanewatch_port_ceiling_*",
             "lanewatch_port_share_*",
+            "lanewatch_wire_*",
             "lanewatch_finding",
             "lanewatch_check_*",
         ];
@@ -200,6 +209,7 @@ impl Plan {
             "lanewatch_port_rate_*",
             "lanewatch_port_ceiling_*",
             "lanewatch_port_share_*",
+            "lanewatch_wire_*",
             "lanewatch_finding",
             "lanewatch_check_*",
         ];
@@ -324,7 +334,10 @@ impl Plan {
         rules.push(Rule::new(RATES, [("device", device)]));
         rules.push(Rule::new(FINDING, [("check", "port_rate_low"), ("device", device)]));
         for other in self.sharing(&place.device) {
-            rules.push(Rule::new(&["lanewatch_port_share_bytes_per_second"], [("device", &*other.name)]));
+            rules.push(Rule::new(
+                &["lanewatch_port_share_bytes_per_second", "lanewatch_wire_share_bytes_per_second"],
+                [("device", &*other.name)],
+            ));
             rules.push(Rule::new(FINDING, [("check", "pcie_below_port_rate"), ("device", &*other.name)]));
         }
         rules
@@ -421,6 +434,9 @@ impl Plan {
             if place.vf {
                 rules.extend(self.whole_device(place));
             }
+            // A device whose function is unknown has no wire, and leaves more to the others.
+            rules.extend(self.rate(place));
+            rules.push(Rule::new(PORT_INFO, [("device", &*place.device.name)]));
         }
         rules
     }

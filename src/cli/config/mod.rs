@@ -273,6 +273,18 @@ mod tests {
         assert_eq!(values.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect::<Vec<_>>(), expected);
     }
 
+    #[test]
+    fn every_counter_of_the_catalogue_can_have_a_limit() {
+        let limit = |counter: &str| errors(&format!("[policy.threshold.errors]\n{counter} = 5"));
+        let mut count = 0;
+        for (counter, _) in crate::model::counter::catalogue::names() {
+            assert_eq!(limit(counter), [""; 0], "{counter}");
+            count += 1;
+        }
+        assert!(count > 400, "{count}");
+        assert_eq!(limit("no_such_counter").len(), 1);
+    }
+
     proptest! {
         #[test]
         fn no_text_breaks_the_parser(text in any::<String>(), like in "([\\[\\]a-z.=\"0-9 -]{0,20}\n){0,5}") {

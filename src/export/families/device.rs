@@ -12,7 +12,7 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_device_info",
         kind: MetricKind::Info,
         help: "Identity of an RDMA device (/sys/class/infiniband/<device>/{fw_ver,board_id,hca_type,node_guid}) \
-               and its PCI function.",
+               and its PCI function, which is a pf, a vf, an sf (sub-function) or none of them.",
         labels: &[
             "device",
             "pci_address",

@@ -132,6 +132,21 @@ mod tests {
     }
 
     #[test]
+    fn counters_that_stand_for_others_are_said_so() {
+        use crate::model::counter::{Counter, layout, stand_ins};
+        let report = testing::report();
+        let device = report.snapshot.devices().find(|device| device.name.as_str() == "bnxt_re0").unwrap();
+        let mut port = device.ports[0].clone();
+        let (pma, hardware) = layout(&["port_rcv_data".into()], &["rx_bytes".into()]);
+        let unread: Vec<&Counter> = pma.iter().collect();
+        port.hardware.layout = stand_ins(&hardware, &unread).unwrap();
+        port.hardware.values = vec![Some(99)];
+        let remarks = PathEnd::new(&report, device, &port, None).remarks();
+        let said = "counters/ could not be read, so hw_counters/ stand in: rx_bytes for port_rcv_data";
+        assert!(remarks.iter().any(|remark| remark == said), "{remarks:?}");
+    }
+
+    #[test]
     fn ports_that_are_down_or_unread_are_said_so() {
         let report = testing::report();
         let diagrams = diagrams(&report);

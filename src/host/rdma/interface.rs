@@ -1,20 +1,23 @@
 //! The network interface of a port whose GID table names none: iWARP ports have no interface there, and EFA's interface is
 //! another function.
 
-use std::path::Path;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::host::collector::ReadContext;
 use crate::host::file::read_once;
+use crate::host::io::reason_of;
 use crate::host::text;
 use crate::model::ids::Guid;
 use crate::model::reading::{ReadError, Reading};
 
 /// The interface of a port by its number on the device's function (`net/<name>/dev_port` counts from 0).
 pub(super) fn by_number(cx: &mut ReadContext<'_>, device: &Path, port: u32) -> Option<Arc<str>> {
+    // What fails here, the listings of functions and interfaces count.
     let directory = cx.host.resolve(&device.join("device")).ok()?.join("net");
     // A function without interfaces has no such directory.
-    let names = cx.host.io.list(&directory).ok()?;
+    let names = cx.list(&directory).ok()?;
     let number = |name: &&String| {
         let number = read_once(cx, &directory.join(name).join("dev_port"), text::counter);
         number.and_then(|number| number.checked_add(1)) == Some(u64::from(port))
@@ -33,15 +36,35 @@ pub(in crate::host) fn by_address(cx: &mut ReadContext<'_>, guid: Guid) -> Optio
     let [a, b, c, 0xff, 0xfe, d, e, f] = guid.0.to_be_bytes() else { return None };
     let mac = [a ^ 0x02, b, c, d, e, f].map(|byte| format!("{byte:02x}")).join(":");
     let class = cx.host.sysfs.join("class/net");
-    let mut names = cx.host.io.list(&class).ok()?;
+    let mut names = cx.list(&class).ok()?;
     names.sort_unstable();
     let name = names.into_iter().find(|name| {
-        let Ok(directory) = cx.host.resolve(&class.join(name)) else { return false };
+        let Some(directory) = found(cx, &class.join(name), |cx, link| cx.host.resolve(link)) else { return false };
         // Bridges and VLANs above it have the same address, and no device of their own.
-        cx.host.io.link(&directory.join("device")).is_ok()
+        found(cx, &directory.join("device"), |cx, link| cx.host.io.link(link)).is_some()
             && read_once(cx, &directory.join("address"), text::label).is_some_and(|address| *address == *mac)
     })?;
     Some(Arc::from(name))
+}
+
+/// What a link leads to; `None` if it does not exist, and if it could not be read, which is recorded as a fault.
+pub(in crate::host) fn found(
+    cx: &mut ReadContext<'_>,
+    link: &Path,
+    follow: impl FnOnce(&ReadContext<'_>, &Path) -> io::Result<PathBuf>,
+) -> Option<PathBuf> {
+    match follow(cx, link) {
+        Ok(target) => Some(target),
+        Err(error) => {
+            match reason_of(&error) {
+                // Not a link.
+                Some(_) if error.kind() == io::ErrorKind::InvalidInput => cx.fault(link, ReadError::Malformed),
+                Some(reason) => cx.fault(link, reason),
+                None => {}
+            }
+            None
+        }
+    }
 }
 
 /// The GUID in a port's first GID.
