@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use common::host::HostTree;
 use common::http;
-use common::run::Server;
+use common::run::{Server, lanewatch};
 use tempfile::TempDir;
 
 /// Idle connections at a time.
@@ -198,4 +198,68 @@ fn a_thousand_idle_connections_and_slow_ones_cost_little_and_stop_nobody() {
         assert!(began.elapsed() < Duration::from_secs(20), "{} descriptors, {files} before", descriptors(&server));
         thread::sleep(Duration::from_millis(100));
     }
+}
+
+/// What a user, a guest or a card could put into a name: move the cursor, clear the screen, forge a line, turn letters
+/// around, and be very long.
+const HOSTILE: &str = "vm\x1b[2J\x1b]0;x\x07\u{9b}31m\ncritical pcie_degraded forged\r\u{202e}x";
+
+#[test]
+fn names_of_others_forge_nothing_in_any_output() {
+    let host = TempDir::new().unwrap();
+    let mut tree = HostTree::new(2);
+    tree.cards[0].vfs = 2;
+    tree.write(host.path()).unwrap();
+    let device = fs::canonicalize(host.path().join("sys/class/infiniband/mlx5_0")).unwrap();
+    for name in ["fw_ver", "board_id", "hca_type"] {
+        fs::write(device.join(name), format!("{HOSTILE}\n")).unwrap();
+    }
+    let proc = host.path().join("proc/4242");
+    fs::create_dir_all(&proc).unwrap();
+    fs::write(proc.join("comm"), "qemu-system-x86\n").unwrap();
+    let arguments = format!("/usr/bin/qemu-system-x86_64\0-name\0guest={HOSTILE}{}\0", "y".repeat(60_000));
+    fs::write(proc.join("cmdline"), arguments).unwrap();
+    fs::create_dir_all(host.path().join("dev")).unwrap();
+    fs::write(
+        host.path().join("kmsg"),
+        "3,1,1000,-;mlx5_core 0000:18:00.0: mlx5_cmd_out_err: \\x1b[2Jbad\\x0acritical forged\n",
+    )
+    .unwrap();
+    let root = host.path().to_str().unwrap();
+    let commands: [&[&str]; 8] = [
+        &["check", "--sample", "0", "--verbose"],
+        &["check", "--sample", "0", "--format", "nagios"],
+        &["check", "--sample", "0", "--format", "npd"],
+        &["check", "--sample", "0", "--format", "json"],
+        &["explain", "--color", "never"],
+        &["vf"],
+        &["vf", "--format", "json"],
+        &["metrics"],
+    ];
+    let clean = |what: &str, text: &str| {
+        for line in text.lines() {
+            let odd = line.chars().find(|c| c.is_control() && *c != '\t' || *c == '\u{202e}');
+            assert!(odd.is_none(), "{what}: {odd:?} in {line:?}");
+            assert!(!line.starts_with("critical pcie_degraded forged"), "{what}: {line}");
+            assert!(what.contains("json") || line.len() < 8_000, "{what}: a line of {} bytes", line.len());
+        }
+    };
+    for arguments in commands {
+        let output = lanewatch(&[arguments, &["--path.rootfs", root, "--storage.path", "/nonexistent"]].concat());
+        assert!(!output.stdout.is_empty(), "{arguments:?}: {}", output.stderr);
+        clean(&arguments.join(" "), &output.stdout);
+        clean(&arguments.join(" "), &output.stderr);
+    }
+    let output = lanewatch(&["metrics", "--path.rootfs", root, "--storage.path", "/nonexistent"]);
+    assert!(output.stdout.contains("\\\\u001b[2J"), "the name is shown, escaped");
+    let output = lanewatch(&["check", "--config.file", "/nonexistent/\x1b[2J\nlanewatch: forged"]);
+    assert_eq!(output.stderr.lines().count(), 1, "{}", output.stderr);
+    clean("an error", &output.stderr);
+    let server = Server::start("serve", &["--path.rootfs", root]);
+    for path in ["/metrics", "/", "/api/v1/findings", "/api/v1/events"] {
+        let text = server.get(path).text();
+        let odd = text.chars().find(|c| c.is_control() && !matches!(c, '\n' | '\t') || *c == '\u{202e}');
+        assert!(odd.is_none(), "{path}: {odd:?}");
+    }
+    clean("the log", &server.log());
 }

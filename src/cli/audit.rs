@@ -13,8 +13,8 @@ use hyper::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use super::args::values::parse_time;
 use super::args::{AuditArgs, AuditFormat, AuditTable, ServerArgs};
 use super::error::CliError;
-use super::output::is_capable;
 use super::output::print;
+use super::output::{complain, is_capable};
 use crate::export::audit;
 use crate::export::audit::text;
 use crate::export::audit::{Table, table};
@@ -47,9 +47,9 @@ pub fn run(args: &AuditArgs) -> Result<ExitCode, CliError> {
     meter.end();
     let fleet = outcome.map_err(|error| audit_error(error, &plan))?;
     let exceeded: Vec<String> = args.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
-    print(render(args, &fleet, &exceeded)?.as_bytes())?;
+    print(&render(args, &fleet, &exceeded)?)?;
     for line in &exceeded {
-        eprintln!("lanewatch: {line}");
+        complain(&line.to_string());
     }
     Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }

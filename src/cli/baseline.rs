@@ -33,16 +33,14 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// The host cannot be looked at, or the state directory cannot be written.
 pub fn run(settings: &Settings, args: &BaselineArgs) -> Result<ExitCode, CliError> {
     match args.action {
-        BaselineAction::Show if settings.demo => {
-            Ok(print(show(&example_baseline(settings, LIMIT)?, settings).as_bytes())?)
-        }
+        BaselineAction::Show if settings.demo => Ok(print(&show(&example_baseline(settings, LIMIT)?, settings))?),
         BaselineAction::Accept if settings.demo => {
             Err(CliError::Usage("the example host has no baseline to accept".to_owned()))
         }
         BaselineAction::Show => {
             let store = Store::new(settings.storage.clone());
             store.usable().map_err(|why| anyhow::anyhow!("{why}"))?;
-            Ok(print(show(&store.peek().baseline, settings).as_bytes())?)
+            Ok(print(&show(&store.peek().baseline, settings))?)
         }
         BaselineAction::Diff => diff(settings),
         BaselineAction::Accept => accept(settings),
@@ -85,9 +83,9 @@ fn diff(settings: &Settings) -> Result<ExitCode, CliError> {
         let _ = writeln!(out, "{} {}: {}", condition.check.as_str(), condition.subject, condition.summary);
     }
     if out.is_empty() {
-        Ok(print(b"no difference\n")?)
+        Ok(print("no difference\n")?)
     } else {
-        print(out.as_bytes())?;
+        print(&out)?;
         Ok(ExitCode::from(1))
     }
 }
@@ -98,7 +96,7 @@ fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
     let taken = store.take().map_err(|error| anyhow::anyhow!("the baseline is not saved: {error}"))?;
     if !taken {
         let baseline = ask_agent(&settings.storage, &Request::AcceptBaseline)?.baseline;
-        return Ok(print(show(&baseline, settings).as_bytes())?);
+        return Ok(print(&show(&baseline, settings))?);
     }
     let engine = Engine::new(Arc::new(Policy::default()), false);
     let specs = settings.collectors.iter().copied();
@@ -107,7 +105,7 @@ fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
     poller.accept_baseline(LIMIT).map_err(|error| anyhow::anyhow!("cannot save the baseline: {error}"))?;
     // Another command may have found the directory locked by this one.
     poller.apply_requests();
-    Ok(print(show(poller.baseline(), settings).as_bytes())?)
+    Ok(print(&show(poller.baseline(), settings))?)
 }
 
 /// Hands a request to the running agent and returns its answer.

@@ -18,7 +18,7 @@ use super::args::values::{Color, DocumentFormat};
 use super::baseline::ask_agent;
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::{print, style};
+use super::output::{complain, print, print_styled, style};
 use super::settings::Settings;
 use crate::bench::context::BenchmarkContext;
 use crate::bench::guard::HostLock;
@@ -71,19 +71,20 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
     stop_when_asked()?;
     let context = BenchmarkContext { parameters: parameters(settings, args), ..settings.benchmark_context() };
     let runs: Vec<BenchmarkRun> = keys.iter().map(|key| one(settings, &context, &report, &tools, args, key)).collect();
+    let style = style(Color::Auto);
     let out = match args.format {
-        DocumentFormat::Text => text::runs(&report, &runs, &style(Color::Auto)),
+        DocumentFormat::Text => text::runs(&report, &runs, &style),
         DocumentFormat::Json => {
             serde_json::to_string_pretty(&json::runs(&report, &runs)).map_err(anyhow::Error::from)? + "\n"
         }
     };
-    print(out.as_bytes())?;
+    if args.format == DocumentFormat::Text { print_styled(&out, &style) } else { print(&out) }?;
     let ran: Vec<BenchmarkRun> = runs.iter().filter(|run| run.outcome != Outcome::Skipped).cloned().collect();
     if is_stopped() {
         return Ok(ExitCode::FAILURE);
     }
     if let Err(error) = record(&settings.storage, &ran) {
-        eprintln!("lanewatch: cannot save the result in {}: {error}", settings.storage.display());
+        complain(&format!("cannot save the result in {}: {error}", settings.storage.display()));
     }
     let well = runs.iter().all(|run| run.outcome == Outcome::Ok);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })

@@ -8,7 +8,7 @@ use super::args::CheckArgs;
 use super::args::values::{CheckFormat, Color, ExitMap};
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::{print, style};
+use super::output::{print, print_styled, style};
 use super::settings::Settings;
 use crate::export::json as documents;
 use crate::export::text::check::{self, CheckText};
@@ -27,9 +27,10 @@ pub fn run(settings: &Settings, args: &CheckArgs) -> Result<ExitCode, CliError> 
     let status = if hidden { report.status.max(Status::Unknown) } else { report.status };
     let trouble = if settings.demo { None } else { Store::new(settings.storage.clone()).trouble() };
     let note = |before: &str| trouble.as_ref().map_or_else(String::new, |trouble| format!("{before}{trouble}\n"));
+    let style = style(Color::Auto);
     let text = match args.format {
         CheckFormat::Text => {
-            let options = CheckText { verbose: args.verbose, style: style(Color::Auto), began };
+            let options = CheckText { verbose: args.verbose, style: style.clone(), began };
             check::text(&report, status, &options) + &note("\nnote     ")
         }
         CheckFormat::Nagios => check::nagios(&report, status) + &note("note: ").replace('|', "/"),
@@ -42,7 +43,7 @@ pub fn run(settings: &Settings, args: &CheckArgs) -> Result<ExitCode, CliError> 
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
         }
     };
-    print(text.as_bytes())?;
+    if args.format == CheckFormat::Text { print_styled(&text, &style) } else { print(&text) }?;
     let usual = if args.format == CheckFormat::Npd { ExitMap::Npd } else { ExitMap::Nagios };
     Ok(ExitCode::from(code(status, args.exit_map.unwrap_or(usual))))
 }

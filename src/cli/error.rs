@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use super::config::error::{ConfigError, ConfigErrors};
-use super::output::print;
+use super::output::{complain, print};
 
 /// Exit code for a wrong command line or configuration.
 const USAGE: u8 = 2;
@@ -29,19 +29,19 @@ impl CliError {
     /// Prints the failure and says how to exit. `checks`: the command was `check`, whose every exit is a verdict.
     pub fn exit(self, checks: bool) -> ExitCode {
         match self {
-            Self::Text(text) => print(text.as_bytes()).unwrap_or_else(|error| Self::from(error).exit(checks)),
+            Self::Text(text) => print(&text).unwrap_or_else(|error| Self::from(error).exit(checks)),
             Self::Usage(line) => {
-                eprintln!("lanewatch: {line}");
+                complain(&line);
                 ExitCode::from(if checks { UNKNOWN } else { USAGE })
             }
             Self::Config(errors) => {
                 for error in errors.iter() {
-                    eprintln!("lanewatch: {error}");
+                    complain(&error.to_string());
                 }
                 ExitCode::from(if checks { UNKNOWN } else { USAGE })
             }
             Self::Other(error) => {
-                eprintln!("lanewatch: {error:#}");
+                complain(&format!("{error:#}"));
                 if checks { ExitCode::from(UNKNOWN) } else { ExitCode::FAILURE }
             }
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::args::ExplainArgs;
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::{print, style, writes_unicode};
+use super::output::{print, print_styled, style, writes_unicode};
 use super::selection::{Selection, select};
 use super::settings::Settings;
 use crate::export::path::diagrams;
@@ -38,8 +38,8 @@ pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError
     let drawn = wanted.into_iter().map(|diagram| explain::path(&report, diagram, port, &style, began));
     let drawn: Vec<String> = drawn.chain(pfs.into_iter().map(|pf| explain_pf(&report, pf))).collect();
     if drawn.is_empty() {
-        return Ok(print(b"no RDMA device here\n")?);
+        return Ok(print("no RDMA device here\n")?);
     }
     let drawn = drawn.join("\n");
-    Ok(print(if writes_unicode() { drawn } else { explain::ascii(&drawn) }.as_bytes())?)
+    Ok(print_styled(&if writes_unicode() { drawn } else { explain::ascii(&drawn) }, &style)?)
 }

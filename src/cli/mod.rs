@@ -31,7 +31,7 @@ use args::{Cli, Command, ConfigAction};
 use config::error::{ConfigError, ErrorList};
 use config::reference;
 use error::{CliError, usage};
-use output::{print, start_log};
+use output::{complain, print, start_log};
 use settings::Settings;
 
 use crate::export::web::Web;
@@ -53,9 +53,9 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, CliError> {
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut args::command(), "lanewatch", &mut script);
-            return Ok(print(&script)?);
+            return Ok(print(&String::from_utf8_lossy(&script))?);
         }
-        Command::Man { of } => return Ok(print(&manual::page(of.as_deref())?)?),
+        Command::Man { of } => return Ok(print(&String::from_utf8_lossy(&manual::page(of.as_deref())?))?),
         Command::Config(args::ConfigArgs { action: ConfigAction::Check { file, no_files, against } }) => {
             return check_config(&file, !no_files, against.as_deref());
         }
@@ -94,13 +94,13 @@ fn check_config(file: &Path, files: bool, against: Option<&Path>) -> Result<Exit
         let web =
             if files { Web::load(file).map(|web| web.remarks) } else { Web::check_text(file).map(|()| Vec::new()) };
         for remark in web.map_err(ConfigError::from)? {
-            eprintln!("lanewatch: {remark}");
+            complain(&remark);
         }
-        return Ok(print(format!("{}: ok\n", file.display()).as_bytes())?);
+        return Ok(print(&format!("{}: ok\n", file.display()))?);
     }
     let (config, remarks) = config::check(file, files)?;
     for remark in remarks {
-        eprintln!("lanewatch: {remark}");
+        complain(&remark);
     }
     let mut text = format!("{}: ok\n", file.display());
     if let Some(before) = against {
@@ -114,5 +114,5 @@ fn check_config(file: &Path, files: bool, against: Option<&Path>) -> Result<Exit
             let _ = writeln!(text, "a restart is needed to apply {}", keys.join(", "));
         }
     }
-    Ok(print(text.as_bytes())?)
+    Ok(print(&text)?)
 }

@@ -1,7 +1,7 @@
 //! Standard output, what the terminal can show, and the log on standard error.
 
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write as _};
+use std::io::{self, IsTerminal, Write};
 use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
@@ -11,12 +11,50 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use super::args::values::{Color, LogFormat, LogLevel};
 use crate::export::text::style::{DEFAULT_WIDTH, Style};
+use crate::model::text::{visible, visible_lines};
 
-/// Writes to standard output. A reader that closed the pipe is not an error.
+/// Writes text to standard output, whatever it is made of: what would act on a terminal is escaped. A reader that closed
+/// the pipe is not an error.
 ///
 /// # Errors
 /// The disk is full, say.
-pub fn print(bytes: &[u8]) -> std::io::Result<ExitCode> {
+pub fn print(text: &str) -> std::io::Result<ExitCode> {
+    write_out(visible_lines(text).as_bytes())
+}
+
+/// The same of text with colours: sequences of ours stay, if there are any in this style.
+///
+/// # Errors
+/// The disk is full, say.
+pub fn print_styled(text: &str, style: &Style) -> std::io::Result<ExitCode> {
+    if !style.color {
+        return print(text);
+    }
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("\x1b[") {
+        out.push_str(&visible_lines(before));
+        match after.split_once('m').filter(|(code, _)| code.bytes().all(|b| b.is_ascii_digit() || b == b';')) {
+            Some((code, after)) => {
+                out.extend(["\x1b[", code, "m"]);
+                rest = after;
+            }
+            None => {
+                out.push_str("\\u001b[");
+                rest = after;
+            }
+        }
+    }
+    out.push_str(&visible_lines(rest));
+    write_out(out.as_bytes())
+}
+
+/// Writes a line to standard error, after the program's name.
+pub fn complain(line: &str) {
+    eprintln!("lanewatch: {}", visible(line));
+}
+
+fn write_out(bytes: &[u8]) -> std::io::Result<ExitCode> {
     let mut out = std::io::stdout().lock();
     match out.write_all(bytes).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(error),
@@ -71,13 +109,30 @@ pub fn start_log(level: LogLevel, format: LogFormat) {
     let started = match format {
         LogFormat::Logfmt => {
             let lines = tracing_logfmt::builder().with_target(false).with_span_name(false);
-            registry.with(lines.layer().with_writer(std::io::stderr)).try_init()
+            registry.with(lines.layer().with_writer(LogWriter::default)).try_init()
         }
         LogFormat::Json => {
             let lines = tracing_subscriber::fmt::layer().json().flatten_event(true).with_target(false);
-            registry.with(lines.with_writer(std::io::stderr)).try_init()
+            registry.with(lines.with_writer(LogWriter::default)).try_init()
         }
     };
     // Only a second start fails.
     drop(started);
+}
+
+/// Writes log lines to standard error. A formatter writes a line at a time, and not all of them escape everything.
+#[derive(Debug, Default)]
+struct LogWriter;
+
+impl Write for LogWriter {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let text = String::from_utf8_lossy(bytes);
+        let (line, end) = text.strip_suffix('\n').map_or((&*text, ""), |line| (line, "\n"));
+        io::stderr().write_all(format!("{}{end}", visible(line)).as_bytes())?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
 }

@@ -79,7 +79,7 @@ pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliErro
     for what in stuck {
         let _ = writeln!(said, "{what} did not respond and is missing");
     }
-    Ok(print(said.as_bytes())?)
+    Ok(print(&said)?)
 }
 
 fn plural(kind: &str) -> String {

@@ -8,7 +8,7 @@ use super::args::values::parse_time;
 use super::args::values::{Color, DocumentFormat};
 use super::error::CliError;
 use super::one_shot::read_once;
-use super::output::{print, style};
+use super::output::{print, print_styled, style};
 use super::selection::pf_matches;
 use super::settings::Settings;
 use crate::export::{json, text};
@@ -37,14 +37,15 @@ pub fn run(settings: &Settings, args: &VfArgs) -> Result<ExitCode, CliError> {
         }
     }
     let changes = since.map(|since| changes(settings, &pfs, args.pf.is_some(), since));
+    let style = style(Color::Auto);
     let text = match args.format {
-        DocumentFormat::Text => text::vf::map(&report, &pfs, changes.as_deref(), &style(Color::Auto)),
+        DocumentFormat::Text => text::vf::map(&report, &pfs, changes.as_deref(), &style),
         DocumentFormat::Json => {
             let document = json::vf::map(&report, &pfs, changes.as_deref().unwrap_or_default());
-            serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
+            return Ok(print(&(serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"))?);
         }
     };
-    Ok(print(text.as_bytes())?)
+    Ok(print_styled(&text, &style)?)
 }
 
 /// What the agent's journal says of VFs since a time, of these PFs or of all; oldest first.

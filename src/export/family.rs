@@ -1,5 +1,6 @@
 //! A metric family and the series it writes.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use super::view::ReportView;
 use crate::model::finding::Subject;
 use crate::model::ids::{Guid, PciAddress};
 use crate::model::sriov::Mac;
+use crate::model::text::{CUT, visible_lines};
 
 /// The release that brought the first families.
 pub const FIRST_RELEASE: &str = "0.1.0";
@@ -114,15 +116,29 @@ pub enum Label<'a> {
     Width(u8),
 }
 
+/// Longest text of a label, in bytes. Prometheus drops a whole scrape for one label that is longer than its limit.
+const LONGEST_LABEL: usize = 512;
+
+/// A text that fits into a label: what acts on a terminal is escaped, but newlines are the format's own business.
+fn label(text: &str) -> Cow<'_, str> {
+    let text = visible_lines(text);
+    if text.len() <= LONGEST_LABEL {
+        return text;
+    }
+    let room = LONGEST_LABEL - CUT.len_utf8();
+    let end = (0..=room).rev().find(|at| text.is_char_boundary(*at)).unwrap_or_default();
+    Cow::Owned(format!("{}{CUT}", text.get(..end).unwrap_or_default()))
+}
+
 impl EncodeLabelValue for Label<'_> {
     fn encode(&self, encoder: &mut LabelValueEncoder<'_>) -> fmt::Result {
         match self {
-            Self::Text(text) => encoder.write_str(text),
+            Self::Text(text) => encoder.write_str(&label(text)),
             Self::Number(number) => EncodeLabelValue::encode(number, encoder),
             Self::Address(address) => write!(encoder, "{address}"),
             Self::Guid(guid) => write!(encoder, "{guid}"),
             Self::Mac(mac) => write!(encoder, "{mac}"),
-            Self::Subject(subject) => write!(encoder, "{subject}"),
+            Self::Subject(subject) => encoder.write_str(&label(&subject.to_string())),
             Self::Width(width) => write!(encoder, "{width}X"),
         }
     }

@@ -1,5 +1,6 @@
 //! Asks a server that speaks the Prometheus HTTP API.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -287,8 +288,12 @@ impl<'de> Deserialize<'de> for Labels {
 
             fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Labels, M::Error> {
                 let mut labels = Vec::with_capacity(map.size_hint().unwrap_or(8));
-                while let Some(pair) = map.next_entry()? {
-                    labels.push(pair);
+                while let Some((name, value)) = map.next_entry::<Box<str>, Box<str>>()? {
+                    let value = match crate::model::text::visible(&value) {
+                        Cow::Borrowed(_) => value,
+                        Cow::Owned(escaped) => escaped.into_boxed_str(),
+                    };
+                    labels.push((name, value));
                 }
                 Ok(Labels(labels))
             }

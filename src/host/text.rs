@@ -3,6 +3,10 @@
 use std::sync::Arc;
 
 use crate::model::reading::{ReadError, Reading};
+use crate::model::text::bounded;
+
+/// Longest free text of a file, in bytes: the names of all interfaces of a bond.
+const LONGEST_LABEL: usize = 1024;
 
 /// Parses a decimal counter. Drivers' texts for "no such counter" are [`ReadError::NotSupported`].
 pub fn counter(bytes: &[u8]) -> Reading<u64> {
@@ -32,11 +36,11 @@ pub fn parse_hex(bytes: &[u8]) -> Option<u64> {
     plain.then(|| u64::from_str_radix(digits, 16).ok()).flatten()
 }
 
-/// Free text of one or more lines; empty is absent.
+/// Free text; empty is absent. It is bounded, and what would not be seen of it is escaped.
 pub fn label(bytes: &[u8]) -> Reading<Arc<str>> {
     match std::str::from_utf8(bytes) {
         Ok("") => Reading::Absent,
-        Ok(text) => Reading::Value(Arc::from(text)),
+        Ok(text) => Reading::Value(Arc::from(bounded(text, LONGEST_LABEL))),
         Err(_) => Reading::Unreadable(ReadError::Malformed),
     }
 }

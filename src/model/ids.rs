@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use super::text;
+
 /// Serializes a type as the text that it displays, and reads it back.
 macro_rules! text_serde {
     ($name:ty, $parse:expr) => {
@@ -127,9 +129,9 @@ text_serde!(Guid, Guid::parse);
 pub struct DeviceName(Arc<str>);
 
 impl DeviceName {
-    /// Wraps a kernel name.
+    /// Wraps a kernel name; the kernel allows any character in it but a slash.
     pub fn new(name: &str) -> Self {
-        Self(Arc::from(name))
+        Self(text::name(name))
     }
 
     /// The name.

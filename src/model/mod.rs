@@ -25,6 +25,7 @@ pub mod reading;
 pub mod reason;
 pub mod snapshot;
 pub mod sriov;
+pub mod text;
 pub mod time;
 pub mod topology;
 pub mod units;

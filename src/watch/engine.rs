@@ -2,11 +2,13 @@
 //! clock.
 
 use std::cell::LazyCell;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::event_limiter::EventLimiter;
 use super::finding_tracker::{FindingChanges, FindingTracker, Known};
 use super::history_event::{HistoryEvent, run_event};
 use super::history_updater::HistoryUpdater;
@@ -29,6 +31,7 @@ use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::{CollectorState, Fault, Snapshot};
+use crate::model::text::{LONGEST_NAME, LONGEST_SENTENCE, bounded};
 use crate::model::time::{BootTime, Timestamp, rfc3339, unix_millis};
 use crate::model::topology::Topology;
 
@@ -56,6 +59,7 @@ pub struct Engine {
     policy: Arc<Policy>,
     recent: VecDeque<Event>,
     fresh: Vec<Event>,
+    event_limiter: EventLimiter,
     recovered: VecDeque<(Finding, BootTime)>,
     shown: Arc<[Event]>,
     boot_id: Option<Arc<str>>,
@@ -318,6 +322,12 @@ impl Engine {
     fn happened(&mut self, now: Timestamp, events: impl IntoIterator<Item = HistoryEvent>) {
         let mut changed = false;
         for (kind, subject, text) in events {
+            let subject = bounded(&subject, LONGEST_NAME).into_owned();
+            let Some(left_out) = self.event_limiter.take(now.tick, kind, &subject) else { continue };
+            let mut text = bounded(&text, LONGEST_SENTENCE).into_owned();
+            if left_out > 0 {
+                let _ = write!(text, " ({left_out} changes before this one are left out)");
+            }
             let event = Event { time: rfc3339(now.wall), kind, subject, text };
             self.recent.push_front(event.clone());
             self.recent.truncate(RECENT);

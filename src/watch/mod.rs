@@ -4,6 +4,7 @@ mod baseline;
 pub mod clock;
 pub mod collector_runner;
 pub mod engine;
+mod event_limiter;
 mod file_watcher;
 pub mod finding_tracker;
 pub mod history_event;

@@ -68,7 +68,7 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
             serde_json::to_string_pretty(&document).map_err(anyhow::Error::from)? + "\n"
         }
     };
-    print(out.as_bytes())?;
+    print(&out)?;
     let failed =
         items.iter().any(|item| matches!(item.output.result, OutputResult::Failed(..) | OutputResult::Nothing(_)));
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -15,6 +15,7 @@ use hyper::{Response, StatusCode};
 use crate::export::agent::{AgentState, Process};
 use crate::export::exposition::{self, Format};
 use crate::export::{json, page};
+use crate::model::text::visible_lines;
 use crate::watch::HostReport;
 
 /// Who is at the other end.
@@ -161,6 +162,8 @@ impl BodyWriter {
 
 impl fmt::Write for BodyWriter {
     fn write_str(&mut self, text: &str) -> fmt::Result {
+        // Whatever the text is made of, nothing of it acts on a terminal.
+        let text = visible_lines(text);
         match self {
             Self::Plain(bytes) => bytes.extend_from_slice(text.as_bytes()),
             Self::Gzip(encoder) => encoder.write_all(text.as_bytes()).map_err(|_| fmt::Error)?,

@@ -188,7 +188,7 @@ fn names(block: &[u64], count: usize) -> Vec<String> {
     let bytes: Vec<u8> = bytes.collect();
     let name = |name: &[u8]| {
         let end = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
-        String::from_utf8_lossy(name.get(..end).unwrap_or_default()).trim().to_owned()
+        crate::model::text::visible(String::from_utf8_lossy(name.get(..end).unwrap_or_default()).trim()).into_owned()
     };
     bytes.chunks_exact(NAME).map(name).collect()
 }

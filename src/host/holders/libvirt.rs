@@ -16,6 +16,7 @@ use crate::model::ids::PciAddress;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::sriov::Mac;
+use crate::model::text;
 
 /// Longest file that is read: a large domain has about 50 KiB.
 const LONGEST: usize = 1 << 20;
@@ -186,8 +187,8 @@ impl DomainParser {
         let innermost = self.path.last().map(String::as_str).unwrap_or_default();
         match innermost {
             "domstatus" => {
-                self.state = get("state").map(Arc::from);
-                self.reason = get("reason").map(Arc::from);
+                self.state = get("state").map(text::name);
+                self.reason = get("reason").map(text::name);
                 // 0 until QEMU was started.
                 self.pid = get("pid").and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0);
             }
@@ -235,7 +236,7 @@ impl DomainParser {
             None => self.id.is_some(),
         };
         Some(Domain {
-            name: Some(self.name.trim()).filter(|name| !name.is_empty()).map(Arc::from)?,
+            name: Some(self.name.trim()).filter(|name| !name.is_empty()).map(text::name)?,
             live,
             state: self.state,
             reason: self.reason,

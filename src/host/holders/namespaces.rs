@@ -98,7 +98,7 @@ fn names(cx: &ReadContext<'_>) -> BTreeMap<u64, Arc<str>> {
     let directory = &cx.host.roots.netns;
     let names = cx.host.io.list(directory).unwrap_or_default();
     let number = |name: &String| cx.host.io.stamp(&directory.join(name)).ok().map(|stamp| stamp.identity.1);
-    names.iter().filter_map(|name| Some((number(name)?, Arc::from(name.as_str())))).collect()
+    names.iter().filter_map(|name| Some((number(name)?, crate::model::text::name(name)))).collect()
 }
 
 /// The interfaces of PCI functions that a process sees, or the missing permission. Its `/sys` may belong to another

@@ -12,6 +12,7 @@ use crate::host::io::reason_of;
 use crate::model::holder::{Claim, DeviceFile, Domain, MissingAccess, Opener, Openers};
 use crate::model::snapshot::Fact;
 use crate::model::sriov::is_user_space;
+use crate::model::text;
 
 /// Longest command line that is read: libvirt's are some 10 KiB.
 const COMMAND_LINE: usize = 64 * 1024;
@@ -128,7 +129,7 @@ fn opens_functions(cx: &ReadContext<'_>, pid: u32) -> bool {
 
 fn name(cx: &ReadContext<'_>, pid: u32) -> Option<Arc<str>> {
     let bytes = content(&*cx.host.io, &cx.host.procfs.join(pid.to_string()).join("comm"), 64).ok()?;
-    std::str::from_utf8(&bytes).ok().map(|text| Arc::from(text.trim_end()))
+    std::str::from_utf8(&bytes).ok().map(|text| text::name(text.trim_end()))
 }
 
 /// Why a process was not inspected.

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::host::function::address_of;
 use crate::model::ids::PciAddress;
+use crate::model::text;
 
 /// What a command line of QEMU says.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -54,7 +55,7 @@ fn guest_name(value: &str) -> Option<Arc<str>> {
     let mut fields = value.split(',');
     let guest = fields.clone().find_map(|field| field.strip_prefix("guest="));
     let name = guest.or_else(|| fields.next().filter(|field| !field.contains('=')))?;
-    Some(Arc::from(name.replace('\0', ",")))
+    Some(text::name(&name.replace('\0', ",")))
 }
 
 /// The function in the value of `-device`, as keys and values or as a JSON object; `None` for any other device, a

@@ -8,6 +8,7 @@ use super::reader::Message;
 use super::rules;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind, MessageSource, RECENT_TIMES};
+use crate::model::text::bounded;
 use crate::model::time::BootTime;
 
 /// How long a message is of matter.
@@ -82,8 +83,7 @@ impl Groups {
         group.moments.push(at);
         group.sequence = sequence.or(group.sequence);
         let line = text.lines().next().unwrap_or_default();
-        let end = (0..=TEXT.min(line.len())).rev().find(|at| line.is_char_boundary(*at));
-        let line = end.and_then(|end| line.get(..end)).unwrap_or_default();
+        let line = bounded(line, TEXT);
         if *group.text != *line {
             group.text = Arc::from(line);
         }

@@ -124,7 +124,13 @@ impl StateFiles for DiskFiles {
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        read_regular(&self.path(name), LONGEST)
+        let path = self.path(name);
+        let (meta, directory) = (std::fs::symlink_metadata(&path)?, std::fs::metadata(&self.directory)?);
+        let owners = [0, directory.uid(), rustix::process::geteuid().as_raw()];
+        if meta.file_type().is_symlink() || !owners.contains(&meta.uid()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link, or another user's file"));
+        }
+        read_regular(&path, LONGEST)
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
