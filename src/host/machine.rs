@@ -8,7 +8,6 @@ use super::io::reason_of;
 use crate::model::host::Machine;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
-use crate::model::text::{LONGEST_NAME, bounded};
 
 /// The collector of the machine.
 pub const SPEC: Spec = Spec {
@@ -39,9 +38,7 @@ impl DeviceReader for MachineReader {
         let text = |cx: &mut ReadContext<'_>, path: std::path::PathBuf| {
             let mut buffer = vec![0; 4096];
             match cx.host.io.open(&path).and_then(|mut file| file.read(&mut buffer)) {
-                Ok(length) => {
-                    Some(bounded(String::from_utf8_lossy(buffer.get(..length)?).trim(), LONGEST_NAME).into_owned())
-                }
+                Ok(length) => Some(String::from_utf8_lossy(buffer.get(..length)?).trim().to_owned()),
                 Err(error) => {
                     // Files that only root may read are optional.
                     let reason = reason_of(&error).filter(|reason| *reason != ReadError::Permission);

@@ -69,7 +69,7 @@ mod tests {
             (0..3_600).filter_map(|second| limiter.take(at(second), EventKind::VfChanged, "vm1")).collect();
         assert!((12..=18).contains(&recorded.len()), "{recorded:?}");
         assert_eq!(recorded.iter().take(10).sum::<u64>(), 0);
-        assert!(recorded.iter().sum::<u64>() > 3_000, "{recorded:?}");
+        assert!(recorded.iter().sum::<u64>() > 2_900, "{recorded:?}");
         // Others, and events of the hardware, are recorded all the same.
         assert_eq!(limiter.take(at(3_600), EventKind::VfChanged, "vm2"), Some(0));
         for second in 0..100 {
