@@ -274,4 +274,8 @@ pub struct Event {
     pub subject: String,
     /// One sentence.
     pub text: String,
+    /// `link_downed` of a port that lost its link, up to which its losses are recorded; absent for other events. After a
+    /// restart the losses since then are recorded, each once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link_downed: Option<u64>,
 }

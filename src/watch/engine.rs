@@ -86,6 +86,7 @@ impl Engine {
         self.history.probes = saved.benchmarks;
         self.probes = Arc::new(self.history.probes.clone());
         self.history_updater.restore(saved.boot_id.clone(), saved.kernel_log);
+        self.history_updater.restore_counters(saved.boot_id.clone(), saved.link_downed, &events);
         for (key, flaps) in saved.flaps {
             let flaps = flaps.into_iter().map(|at| now.boot_time(unix_millis::to_wall(at))).collect();
             self.history.ports.entry(key).or_default().flaps = flaps;
@@ -142,6 +143,11 @@ impl Engine {
         self.happened(now, [(kind, String::new(), text)]);
     }
 
+    /// `link_downed` of each port, up to which losses of its link are recorded.
+    pub fn recorded_counters(&self) -> BTreeMap<PortKey, u64> {
+        self.history_updater.recorded_counters()
+    }
+
     /// Events since the last call, oldest first, for the journal.
     pub fn take_events(&mut self) -> Vec<Event> {
         std::mem::take(&mut self.fresh)
@@ -166,6 +172,7 @@ impl Engine {
             boot_id: report.snapshot.system().and_then(|system| system.boot_id.as_deref().map(str::to_owned)),
             baseline: self.history.baseline.clone(),
             flaps: flaps.map(|(key, past)| (key.clone(), past.flaps.iter().map(millis).collect())).collect(),
+            link_downed: self.history_updater.recorded_counters(),
             findings: report.findings.iter().map(finding).collect(),
             pending: report.pending.iter().map(|pending| finding(&pending.0)).collect(),
             vf_map: self.history.vf_map.clone(),
@@ -328,7 +335,9 @@ impl Engine {
             if left_out > 0 {
                 let _ = write!(text, " ({left_out} changes before this one are left out)");
             }
-            let event = Event { time: rfc3339(now.wall), kind, subject, text };
+            let link_downed =
+                if kind == EventKind::PortFlap { self.history_updater.link_downed(&subject) } else { None };
+            let event = Event { time: rfc3339(now.wall), kind, subject, text, link_downed };
             self.recent.push_front(event.clone());
             self.recent.truncate(RECENT);
             self.fresh.push(event);

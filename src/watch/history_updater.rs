@@ -13,7 +13,7 @@ use super::last_seen::LastSeen;
 use super::line_tracker::LineTracker;
 use super::roce_windows::RoceWindows;
 use crate::assess::capacity::HostCapacity;
-use crate::model::finding::EventKind;
+use crate::model::finding::{Event, EventKind};
 use crate::model::history::{CounterWindow, History, LinkHistory};
 use crate::model::ids::{Guid, PciAddress, PortKey};
 use crate::model::irq::{IrqFunction, NodeCpus};
@@ -49,6 +49,8 @@ pub struct HistoryUpdater {
     netdevs_seen: LastSeen<Arc<str>>,
     /// When histories were last pruned.
     pruned: Option<BootTime>,
+    /// Boot and `link_downed` of ports of an earlier run, until they have been compared.
+    earlier: Option<(String, BTreeMap<PortKey, u64>)>,
 }
 
 /// Time between two looks for what is gone.
@@ -64,12 +66,52 @@ struct PortTracker {
     counters_at: Option<BootTime>,
     link_downed: Option<u64>,
     bytes: Option<(BootTime, u64, u64)>,
+    /// Whether `link_downed` is of an earlier run, which ended before this one began.
+    is_earlier: bool,
 }
 
 impl HistoryUpdater {
     /// Takes the boot and the last kernel log record of an earlier run.
     pub fn restore(&mut self, boot_id: Option<String>, kernel_log: Option<u64>) {
         self.kernel_log.restore(boot_id, kernel_log);
+    }
+
+    /// Takes `link_downed` of each port as an earlier run recorded it: in its state, or in an event that is newer.
+    pub fn restore_counters(&mut self, boot_id: Option<String>, saved: BTreeMap<PortKey, u64>, events: &[Event]) {
+        let Some(boot_id) = boot_id else { return };
+        let mut counters = saved;
+        let since_boot = events.iter().rposition(|event| event.kind == EventKind::Booted).map_or(0, |at| at + 1);
+        for event in events.iter().skip(since_boot) {
+            if let (Some(key), Some(downed)) = (PortKey::parse(&event.subject), event.link_downed) {
+                let known = counters.entry(key).or_insert(downed);
+                *known = downed.max(*known);
+            }
+        }
+        self.earlier = Some((boot_id, counters));
+    }
+
+    /// `link_downed` of each port, up to which losses of its link are recorded.
+    pub fn recorded_counters(&self) -> BTreeMap<PortKey, u64> {
+        self.ports.iter().filter_map(|(key, port)| Some((key.clone(), port.recorded()?))).collect()
+    }
+
+    /// The same of a port by its name.
+    pub(super) fn link_downed(&self, port: &str) -> Option<u64> {
+        self.ports.get(&PortKey::parse(port)?)?.recorded()
+    }
+
+    /// Compares the boot with that of an earlier run: only within one boot do counters go on.
+    fn take_earlier(&mut self, snapshot: &Snapshot) {
+        let Some(boot_id) = snapshot.system().and_then(|system| system.boot_id.as_deref()) else { return };
+        let Some((boot, counters)) = self.earlier.take() else { return };
+        if boot == boot_id {
+            for (key, downed) in counters {
+                let track = self.ports.entry(key).or_default();
+                if track.link_downed.is_none() {
+                    (track.link_downed, track.is_earlier) = (Some(downed), true);
+                }
+            }
+        }
     }
 
     /// Adds a pass to the history and returns what happened.
@@ -84,6 +126,7 @@ impl HistoryUpdater {
         let mut news = Vec::new();
         let now = snapshot.taken.tick;
         let settled = self.settled(snapshot, &policy.thresholds);
+        self.take_earlier(snapshot);
         self.devices_come_and_go(snapshot, &mut news);
         let short = self.lines.observe(history, snapshot);
         for device in snapshot.devices() {
@@ -105,7 +148,7 @@ impl HistoryUpdater {
                 track.observe(history, &key, device, port, now, settled, policy, &mut news);
                 let losses = port.netdev.as_ref().and_then(|netdev| short.get(netdev)).copied().unwrap_or(0);
                 if losses > 0 && port.link_layer == Some(LinkLayer::Ethernet) {
-                    record_flaps(history, &key, losses, now, settled, &mut news);
+                    record_flaps(history, &key, (losses, WhenLost::Running), now, settled, &mut news);
                 }
             }
         }
@@ -269,8 +312,13 @@ impl PortTracker {
             self.state = Some(state);
         }
         let flaps = self.flaps(device.counters_at, downed, fresh);
+        let is_earlier = fresh && downed.is_some() && std::mem::take(&mut self.is_earlier);
+        if fresh {
+            self.link_downed = downed.or(self.link_downed);
+        }
         if flaps > 0 {
-            record_flaps(history, key, flaps, now, settled, news);
+            let when = if is_earlier { WhenLost::Stopped } else { WhenLost::Running };
+            record_flaps(history, key, (flaps, when), now, settled, news);
         }
         let past = history.ports.entry(key.clone()).or_default();
         // Down, some drivers (mlx5 with Ethernet) name a rate that means nothing.
@@ -284,10 +332,17 @@ impl PortTracker {
             return;
         }
         self.counters_at = Some(device.counters_at);
-        self.link_downed = downed.or(self.link_downed);
         let reset = push_limited(&mut past.windows, policy, device.counters_at, |name| port.counter(name));
         report_reset(&key.to_string(), &reset, news);
         past.traffic = self.traffic(port, device.counters_at);
+    }
+
+    /// `link_downed` up to which losses are recorded: one that is not over yet is not.
+    fn recorded(&self) -> Option<u64> {
+        match self.episode {
+            Episode::Lost { before } | Episode::Regained { before, .. } => before.or(self.link_downed),
+            Episode::None => self.link_downed,
+        }
     }
 
     /// How often the link was lost and regained since the last reading. While the port is down nothing counts; once
@@ -349,11 +404,18 @@ fn report_reset(subject: &str, reset: &[&str], news: &mut Vec<HistoryEvent>) {
     }
 }
 
+/// Whether links were lost while the agent ran, or before it started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WhenLost {
+    Running,
+    Stopped,
+}
+
 /// Notes that a port lost its link and got it back so many times. Those soon after boot are no flaps.
 fn record_flaps(
     history: &mut History,
     key: &PortKey,
-    flaps: u64,
+    (flaps, when): (u64, WhenLost),
     now: BootTime,
     settled: bool,
     news: &mut Vec<HistoryEvent>,
@@ -361,7 +423,10 @@ fn record_flaps(
     let past = history.ports.entry(key.clone()).or_default();
     let count = times(flaps);
     let apart = if settled { "" } else { " (soon after boot: not counted)" };
-    let text = format!("{key} lost its link and got it back {count}{apart}");
+    let text = match when {
+        WhenLost::Running => format!("{key} lost its link and got it back {count}{apart}"),
+        WhenLost::Stopped => format!("{key} lost its link {count} while the agent did not run{apart}"),
+    };
     news.push((EventKind::PortFlap, key.to_string(), text));
     if settled {
         past.flaps.extend((0..flaps.min(MOST_FLAPS as u64)).map(|_| now));

@@ -1,5 +1,6 @@
 //! What the poller writes to the state directory: events, the state, and answers to the requests of commands.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use super::report::HostReport;
 use super::store::{Answer, Request, Store, StoreError};
 use crate::model::check::Check;
 use crate::model::finding::{PendingFinding, Subject};
+use crate::model::ids::PortKey;
 use crate::model::time::{BootTime, Timestamp};
 
 /// How long the kernel log may go on before its last record is saved.
@@ -24,6 +26,8 @@ pub(super) struct StateWriter {
     log_saved: (Option<u64>, BootTime),
     /// What was pending in the last state that was saved.
     pending_saved: Vec<(Check, Subject)>,
+    /// `link_downed` of ports as it was saved.
+    counters_saved: BTreeMap<PortKey, u64>,
 }
 
 /// Requests that are being applied.
@@ -37,8 +41,14 @@ pub(super) struct Applied {
 impl StateWriter {
     /// Restores what the directory has saved.
     pub(super) fn open(store: Option<Store>, engine: &mut Engine, now: Timestamp) -> Self {
-        let (log_saved, pending_saved) = ((None, BootTime(0)), Vec::new());
-        let mut writer = Self { store, is_saved: true, has_old_runs: false, log_saved, pending_saved };
+        let mut writer = Self {
+            store,
+            is_saved: true,
+            has_old_runs: false,
+            log_saved: (None, BootTime(0)),
+            pending_saved: Vec::new(),
+            counters_saved: BTreeMap::new(),
+        };
         let Some(store) = &mut writer.store else { return writer };
         let (saved, troubles) = store.load();
         for trouble in troubles {
@@ -118,7 +128,10 @@ impl StateWriter {
         let moved = log != known && now.since(since) >= LOG_SAVE_INTERVAL;
         let key = |pending: &PendingFinding| (pending.0.condition.check, pending.0.condition.subject.clone());
         let pending: Vec<(Check, Subject)> = report.pending.iter().map(key).collect();
-        let quiet = events.is_empty() && self.is_saved && !moved && pending == self.pending_saved;
+        // The first readings of a port, say; else an event goes with each change.
+        let counters = engine.recorded_counters();
+        let same = pending == self.pending_saved && counters == self.counters_saved;
+        let quiet = events.is_empty() && self.is_saved && !moved && same;
         let appended = store.append(events);
         let saved = if quiet { Ok(()) } else { store.save(engine.saved_state(report)) };
         let outcome = appended.and(saved);
@@ -126,6 +139,7 @@ impl StateWriter {
         self.is_saved = outcome.is_ok();
         if self.is_saved && !quiet {
             (self.log_saved, self.pending_saved) = ((log, now), pending);
+            self.counters_saved = counters;
         }
         if self.is_saved && std::mem::take(&mut self.has_old_runs) {
             store.remove_old_runs();

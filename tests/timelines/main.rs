@@ -8,6 +8,7 @@ mod common;
 mod interrupts;
 mod kernel_log;
 mod links;
+mod restarts;
 
 use std::fmt::Display;
 use std::path::PathBuf;

@@ -212,6 +212,7 @@ mod tests {
             kind: EventKind::Started,
             subject: bad.to_owned(),
             text: bad.to_owned(),
+            link_downed: None,
         }]);
         report.limited = vec![Arc::from(bad)];
         report.findings[0].condition.summary = bad.to_owned();

@@ -292,6 +292,7 @@ pub(super) fn report() -> HostReport {
             kind: EventKind::LinkChanged,
             subject: "0000:98:00.0".to_owned(),
             text: "16 GT/s x16 became 8 GT/s x8.".to_owned(),
+            link_downed: None,
         }]),
         pending: vec![pending()],
         fastest_rates: fastest_rates(),

@@ -32,6 +32,9 @@ pub struct SavedState {
     pub baseline: Baseline,
     /// When ports flapped, in milliseconds since 1970.
     pub flaps: BTreeMap<PortKey, Vec<u64>>,
+    /// `link_downed` of each port in that boot, up to which losses of its link are recorded.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub link_downed: BTreeMap<PortKey, u64>,
     /// Findings that hold.
     pub findings: Vec<SavedFinding>,
     /// Conditions that have not held for long enough to be findings.

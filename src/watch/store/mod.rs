@@ -271,7 +271,8 @@ impl Store {
             }
             state.benchmarks.entry(run.key.clone()).or_default().record(run.clone());
         }
-        let event = |(kind, subject, text): HistoryEvent| Event { time: rfc3339(now), kind, subject, text };
+        let event =
+            |(kind, subject, text): HistoryEvent| Event { time: rfc3339(now), kind, subject, text, link_downed: None };
         self.append(runs.iter().filter_map(run_event).map(event).collect())?;
         self.save(state)
     }

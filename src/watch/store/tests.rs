@@ -247,7 +247,13 @@ const ANSWER: &str = "requests/00000000000001-1-0000000000000001.answer";
 const ID: &str = "00000000000001-1-0000000000000001";
 
 fn event(number: u64) -> Event {
-    Event { time: String::new(), kind: EventKind::Started, subject: String::new(), text: format!("event {number}") }
+    Event {
+        time: String::new(),
+        kind: EventKind::Started,
+        subject: String::new(),
+        text: format!("event {number}"),
+        link_downed: None,
+    }
 }
 
 fn number(state: &SavedState) -> u64 {
