@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http_body_util::{BodyExt as _, Full, LengthLimitError, Limited};
+use hyper::body::Incoming;
 use hyper::header::{ACCEPT, CONTENT_TYPE, HeaderMap, HeaderValue, LOCATION, USER_AGENT};
 use hyper::{Method, Request, StatusCode, Uri};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
@@ -189,8 +190,8 @@ impl PrometheusClient {
             PrometheusError::Connect { url: url.clone(), why: format!("{hint}{why}") }
         })?;
         let (head, body) = answer.into_parts();
-        let body = match Limited::new(body, self.endpoint.limit).collect().await {
-            Ok(body) => body.to_bytes(),
+        let body = match whole(Limited::new(body, self.endpoint.limit)).await {
+            Ok(body) => body,
             Err(error) if error.is::<LengthLimitError>() => {
                 return Err(PrometheusError::TooLong { url, limit: self.endpoint.limit >> 20 });
             }
@@ -208,6 +209,17 @@ impl PrometheusClient {
     fn url(&self) -> String {
         self.uri.to_string()
     }
+}
+
+/// All of a body, in one piece: each chunk of its own costs far more than a chunk of one byte holds.
+async fn whole(mut body: Limited<Incoming>) -> Result<Vec<u8>, Box<dyn std::error::Error + Send + Sync>> {
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            bytes.extend_from_slice(&data);
+        }
+    }
+    Ok(bytes)
 }
 
 fn is_busy(status: StatusCode) -> bool {

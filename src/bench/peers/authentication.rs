@@ -157,6 +157,8 @@ pub struct Credentials {
     pub signature: Option<String>,
     /// Whether the connection's client showed a certificate that was verified.
     pub certified: bool,
+    /// Whether it came from this host itself, over loopback.
+    pub local: bool,
 }
 
 /// How requests are known to be a peer's.
@@ -241,7 +243,7 @@ impl RequestAuthenticator {
                 "the signature is wrong: the hosts have different keys",
             ));
         }
-        if !self.is_here(to) {
+        if !self.is_here(to, shown.local) {
             return Err(Rejection::new(
                 RequestResult::WrongHost,
                 format!("the request is for {to}, which is not this host"),
@@ -268,14 +270,17 @@ impl RequestAuthenticator {
         Ok(())
     }
 
-    /// Whether a host of the list is this one: by a name that it was given, or since an address of it can be bound.
-    fn is_here(&self, to: &str) -> bool {
+    /// Whether a host of the list is this one: by a name that it was given, or since an address of it can be bound. Every
+    /// host is its own localhost, so only a request that came over loopback can mean that: one that was signed for it
+    /// could be sent to any host with the same key.
+    fn is_here(&self, to: &str, local: bool) -> bool {
         let Some((host, port)) = split(to) else { return false };
         if self.names.iter().any(|name| name == host || name == to) {
             return true;
         }
         let bound = |address: IpAddr| {
-            let special = address.is_unspecified() || address.is_multicast();
+            let address = address.to_canonical();
+            let special = address.is_unspecified() || address.is_multicast() || (address.is_loopback() && !local);
             !special && UdpSocket::bind((address, 0)).is_ok()
         };
         match host.parse::<IpAddr>() {
@@ -405,6 +410,7 @@ mod authenticator_tests {
             nonce: Some(nonce),
             signature: Some(signature),
             certified: false,
+            local: false,
         }
     }
 
@@ -443,7 +449,13 @@ mod authenticator_tests {
         }
         assert_eq!(scene.says(&signed("node19.invalid:10015", NOW, 3, b"{}"), NOW), Some(RequestResult::WrongHost));
         assert_eq!(scene.says(&signed("0.0.0.0:10015", NOW, 4, b"{}"), NOW), Some(RequestResult::WrongHost));
-        assert_eq!(scene.says(&signed("127.0.0.1:10015", NOW, 5, b"{}"), NOW), None, "an address of this host");
+        for (nonce, to) in [(7, "localhost:10015"), (8, "127.0.0.1:10015"), (9, "[::1]:10015"), (10, "127.9.9.9:10015")]
+        {
+            let says = scene.says(&signed(to, NOW, nonce, b"{}"), NOW);
+            assert_eq!(says, Some(RequestResult::WrongHost), "{to} is every host");
+        }
+        let local = Credentials { local: true, ..signed("127.0.0.1:10015", NOW, 5, b"{}") };
+        assert_eq!(scene.says(&local, NOW), None, "an address of this host");
         assert_eq!(scene.says(&signed("node18:10015", NOW, 6, b"{ }"), NOW), Some(RequestResult::WrongSignature));
         assert_eq!(scene.says(&Credentials::default(), NOW), Some(RequestResult::Unsigned));
         let certified = Credentials { certified: true, ..Credentials::default() };
@@ -483,6 +495,7 @@ mod authenticator_tests {
                 nonce: Some(nonce),
                 signature: Some(signature),
                 certified: false,
+                local: false,
             };
             let judged = scene().authenticator.judge(&shown, b"{}", at(NOW));
             prop_assert!(judged.is_err());

@@ -40,12 +40,30 @@ impl ProbeServer for BenchmarkServers {
     }
 }
 
+/// How many requests are looked at: of each address, and of all.
+struct RequestLimits {
+    each: AttemptLimits,
+    all: TokenBucket,
+}
+
+impl RequestLimits {
+    fn new() -> Self {
+        Self { each: AttemptLimits::default(), all: TokenBucket::new(ALL.0, ALL.1) }
+    }
+
+    fn take(&self, address: Option<IpAddr>, now: Instant) -> bool {
+        self.each.of(address, now).take(now) && self.all.take(now)
+    }
+}
+
 /// The route and its limits.
 pub(super) struct ProbeRoute {
     server: Arc<dyn ProbeServer>,
     counts: RequestCounts,
-    each: AttemptLimits,
-    all: TokenBucket,
+    /// Limits of requests that show something, and of those that show nothing: a flood of the latter, which anyone can
+    /// send, takes nothing away from peers.
+    shown: RequestLimits,
+    unsigned: RequestLimits,
     at_work: Arc<Semaphore>,
 }
 
@@ -54,8 +72,8 @@ impl ProbeRoute {
         Self {
             server,
             counts: RequestCounts::default(),
-            each: AttemptLimits::default(),
-            all: TokenBucket::new(ALL.0, ALL.1),
+            shown: RequestLimits::new(),
+            unsigned: RequestLimits::new(),
             at_work: Arc::new(Semaphore::new(AT_WORK)),
         }
     }
@@ -96,7 +114,10 @@ impl ProbeRoute {
     async fn work(&self, client: Client, request: &Parts, body: Incoming) -> Result<PeerResponse, Rejection> {
         let now = Instant::now();
         let busy = || Rejection::new(RequestResult::RateLimited, "too many requests");
-        if !self.each.of(client.address, now).take(now) || !self.all.take(now) {
+        let credentials = shown(client, request);
+        let is_signed = credentials.certified || credentials.signature.is_some();
+        let limits = if is_signed { &self.shown } else { &self.unsigned };
+        if !limits.take(client.address, now) {
             return Err(busy());
         }
         let long = || {
@@ -108,9 +129,9 @@ impl ProbeRoute {
         let body = timeout(PATIENCE, Limited::new(body, LONGEST).collect()).await;
         let body = body.ok().and_then(Result::ok).ok_or_else(long)?.to_bytes();
         let work = Arc::clone(&self.at_work).try_acquire_owned().map_err(|_| busy())?;
-        let (server, shown) = (Arc::clone(&self.server), shown(client, request));
+        let server = Arc::clone(&self.server);
         let answered = tokio::task::spawn_blocking(move || {
-            let answered = server.answer(client.address, &shown, &body);
+            let answered = server.answer(client.address, &credentials, &body);
             drop(work);
             answered
         });
@@ -131,6 +152,7 @@ fn shown(client: Client, request: &Parts) -> Credentials {
         nonce: header(NONCE),
         signature: header(SIGNATURE),
         certified: client.certified,
+        local: client.address.is_some_and(|address| address.to_canonical().is_loopback()),
     }
 }
 

@@ -6,13 +6,11 @@
 
 use std::fmt::Debug;
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid};
-
-use crate::host::fs::read_regular;
 
 /// Longest file that is read, in bytes; the state of thousands of VFs is far below it.
 const LONGEST: u64 = 64 << 20;
@@ -29,6 +27,13 @@ pub trait StateFiles: Debug + Send + Sync {
     fn create_directory(&self) -> io::Result<()>;
     /// The content of a regular file; `InvalidInput` for anything else in its place.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
+    /// At most the last so many bytes of a regular file.
+    fn read_end(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        let mut bytes = self.read(name)?;
+        let start = bytes.len().saturating_sub(usize::try_from(most).unwrap_or(usize::MAX));
+        bytes.drain(..start);
+        Ok(bytes)
+    }
     /// Creates a file with this content, synced to disk. What stands in its place is removed first, not opened.
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
     /// Appends to a file, synced to disk; creates it if it does not exist. When that fails, the file is cut to the
@@ -71,6 +76,20 @@ impl DiskFiles {
 
     fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
+    }
+
+    /// Opens a regular file to read it, if it belongs to the owner of the directory, to this user or to root. A link is not
+    /// followed: root may run a command on the directory of a service.
+    fn open_own(&self, name: &str) -> io::Result<File> {
+        let flags = i32::try_from((OFlags::NONBLOCK | OFlags::NOFOLLOW).bits()).unwrap_or_default();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(self.path(name))?;
+        let (meta, directory) = (file.metadata()?, std::fs::metadata(&self.directory)?);
+        let owners = [0, directory.uid(), rustix::process::geteuid().as_raw()];
+        if meta.is_file() && owners.contains(&meta.uid()) {
+            Ok(file)
+        } else {
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file, or another user's"))
+        }
     }
 
     /// Gives a new file the directory's owner, and its mode without the right to execute.
@@ -124,13 +143,23 @@ impl StateFiles for DiskFiles {
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        let path = self.path(name);
-        let (meta, directory) = (std::fs::symlink_metadata(&path)?, std::fs::metadata(&self.directory)?);
-        let owners = [0, directory.uid(), rustix::process::geteuid().as_raw()];
-        if meta.file_type().is_symlink() || !owners.contains(&meta.uid()) {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "it is a link, or another user's file"));
+        let file = self.open_own(name)?;
+        if file.metadata()?.len() > LONGEST {
+            let message = format!("longer than {LONGEST} bytes");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        read_regular(&path, LONGEST)
+        let mut bytes = Vec::new();
+        file.take(LONGEST).read_to_end(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    fn read_end(&self, name: &str, most: u64) -> io::Result<Vec<u8>> {
+        let mut file = self.open_own(name)?;
+        let start = file.metadata()?.len().saturating_sub(most);
+        file.seek(SeekFrom::Start(start))?;
+        let mut bytes = Vec::new();
+        file.take(most).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn create(&self, name: &str, bytes: &[u8]) -> io::Result<()> {

@@ -63,7 +63,8 @@ impl Journal {
 pub(super) fn read(files: &dyn StateFiles, directory: &Path) -> Vec<Event> {
     let mut events = Vec::new();
     for name in [OLD_JOURNAL, JOURNAL] {
-        match files.read(name) {
+        // One that grew beyond its size, by another hand say, costs no more than one that did not.
+        match files.read_end(name, 2 * JOURNAL_SIZE) {
             Ok(bytes) => {
                 let lines = bytes.split(|byte| *byte == b'\n');
                 events.extend(lines.filter_map(|line| serde_json::from_slice::<Event>(line).ok()));
