@@ -49,7 +49,7 @@ pub fn run(args: &AuditArgs) -> Result<ExitCode, CliError> {
     let exceeded: Vec<String> = args.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
     print(&render(args, &fleet, &exceeded)?)?;
     for line in &exceeded {
-        complain(&line.to_string());
+        complain(line);
     }
     Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
 }

@@ -34,15 +34,13 @@ pub fn print_styled(text: &str, style: &Style) -> std::io::Result<ExitCode> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("\x1b[") {
         out.push_str(&visible_lines(before));
-        match after.split_once('m').filter(|(code, _)| code.bytes().all(|b| b.is_ascii_digit() || b == b';')) {
-            Some((code, after)) => {
-                out.extend(["\x1b[", code, "m"]);
-                rest = after;
-            }
-            None => {
-                out.push_str("\\u001b[");
-                rest = after;
-            }
+        let code = after.split_once('m').filter(|(code, _)| code.bytes().all(|b| b.is_ascii_digit() || b == b';'));
+        if let Some((code, after)) = code {
+            out.extend(["\x1b[", code, "m"]);
+            rest = after;
+        } else {
+            out.push_str("\\u001b[");
+            rest = after;
         }
     }
     out.push_str(&visible_lines(rest));

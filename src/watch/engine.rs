@@ -26,7 +26,7 @@ use crate::model::finding::{Condition, Finding, Hold, Subject, UnknownSubject};
 use crate::model::finding::{Event, EventKind};
 use crate::model::history::{Baseline, History};
 use crate::model::host::Environment;
-use crate::model::ids::PciAddress;
+use crate::model::ids::{PciAddress, PortKey};
 use crate::model::pcie::PciFunction;
 use crate::model::policy::Policy;
 use crate::model::reading::ReadError;
