@@ -130,7 +130,7 @@ fn list(path: &Path) -> Result<ExitCode, CliError> {
     for (source, (count, bytes)) in sources {
         let _ = writeln!(out, "{source}: {}, {bytes} bytes", counted_as(count, "entry", "entries"));
     }
-    Ok(print(out.as_bytes())?)
+    Ok(print(&out)?)
 }
 
 /// Where an entry comes from, for people.
