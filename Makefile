@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture soak state bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice
+.PHONY: help run test lab capture soak state bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice release arm64 lab-arm64
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -13,7 +13,10 @@ help:
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
 	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
-	@echo 'make dist   packages (Debian, RPM), chart, bill of materials and checksums, in dist/'
+	@echo 'make dist   packages (Debian, RPM), tarballs and image for x86_64 and aarch64, chart, bill of materials, checksums, in dist/'
+	@echo 'make release TAG=v1.2.3   that, of a tag, with checks that everything states the same version'
+	@echo 'make arm64  the aarch64 program under user-mode emulation: library tests, recorded hosts, packages in old distributions'
+	@echo 'make lab-arm64   scenarios on an arm64 kernel (QEMU virt)'
 	@echo 'make dist-twice  that, of two clones at other paths, compared byte by byte'
 	@echo 'make lint   format, clippy, documentation and spelling without a warning'
 	@echo 'make alerts the rules for Kubernetes and vmalert, and tables of alerts, from alerts/lanewatch.rules.yml'
@@ -67,6 +70,20 @@ fuzz:
 dist:
 	bash tests/setup.sh packaging
 	bash packaging/dist.sh dist
+
+release:
+	bash tests/setup.sh packaging
+	bash packaging/release.sh $(TAG)
+
+# Its own folders: nothing of it is shared with other tests' builds.
+arm64:
+	bash tests/setup.sh arm64
+	bash tests/arm64.sh
+
+lab-arm64:
+	bash tests/setup.sh arm64
+	bash tests/lab/image.sh arm64
+	bash tests/lab/arm64.sh
 
 # The clones and what they build stay in .cache/twice: a second time only what has changed is built.
 dist-twice:

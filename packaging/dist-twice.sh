@@ -33,5 +33,5 @@ clone "$place/one"
   bash packaging/dist.sh "$place/again" >/dev/null
 )
 cat "$place/dist/SHA256SUMS"
-diff "$place/dist/SHA256SUMS" "$place/again/SHA256SUMS"
+diff --recursive "$place/dist" "$place/again"
 echo "both times the same: $(wc -l <"$place/dist/SHA256SUMS") files"

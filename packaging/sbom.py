@@ -5,7 +5,7 @@ import json
 import subprocess
 import uuid
 
-TARGETS = ["x86_64-unknown-linux-gnu", "aarch64-unknown-linux-gnu"]
+TARGETS = ["x86_64-unknown-linux-musl", "aarch64-unknown-linux-musl"]
 
 
 def main():

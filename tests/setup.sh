@@ -2,7 +2,8 @@
 # Installs by name what the tests need on Debian: curl, OpenSSL, Prometheus (with promtool), Alertmanager (with amtool), VictoriaMetrics
 # (with vmagent and vmalert), node_exporter, Chromium with its driver, checkers of packages, and a Python package in a virtual
 # environment under .cache/; there, too, what makes and checks packages, and a clean Debian to install one in.
-# `tests/setup.sh packaging` installs only what `make dist` needs: cargo-deb, cargo-generate-rpm, binutils and dpkg-dev.
+# `tests/setup.sh packaging` installs only what `make dist` needs: cargo-deb, cargo-generate-rpm, dpkg-dev, binutils and a compiler for
+# aarch64; `tests/setup.sh arm64` the compiler and QEMU's user-mode emulation, which `make arm64` needs.
 #
 # Can be run any number of times; prints nothing when everything is installed. Starts nothing, and leaves nothing running.
 #
@@ -11,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 what=${1:-all}
-case $what in all | packaging) ;; *) echo "usage: tests/setup.sh [packaging]" >&2 && exit 2 ;; esac
+case $what in all | packaging | arm64) ;; *) echo "usage: tests/setup.sh [packaging | arm64]" >&2 && exit 2 ;; esac
 
 # binary:package, one a tool
 tools=(
@@ -33,12 +34,18 @@ tools=(
   lintian:lintian
   rpm:rpm
   rpmlint:rpmlint
-  strip:binutils
+  x86_64-linux-gnu-strip:binutils
   dpkg-shlibdeps:dpkg-dev
   debootstrap:debootstrap
   systemd-analyze:systemd
 )
-[[ $what == all ]] || tools=(strip:binutils dpkg-shlibdeps:dpkg-dev)
+# What builds the static programs of both architectures.
+cross=(gcc:gcc aarch64-linux-gnu-gcc:gcc-aarch64-linux-gnu aarch64-linux-gnu-strip:binutils-aarch64-linux-gnu)
+case $what in
+packaging) tools=(x86_64-linux-gnu-strip:binutils dpkg-shlibdeps:dpkg-dev "${cross[@]}") ;;
+arm64) tools=(qemu-aarch64-static:qemu-user-static "${cross[@]}") ;;
+esac
+rust_targets=(x86_64-unknown-linux-musl aarch64-unknown-linux-musl)
 python_packages=(prometheus_client==0.26.0)
 # name:package, Grafana's own schema as classes, of the oldest Grafana that the dashboards are for and of the newest
 grafana_schemas=(
@@ -140,8 +147,18 @@ install_cargo_packages() {
   rm -rf .cache/tools/target
 }
 
+# Of the toolchain that rust-toolchain.toml or the user chose; without rustup the distribution has to bring them.
+install_rust_targets() {
+  local libraries target
+  libraries=$(rustc --print sysroot)/lib/rustlib
+  for target in "${rust_targets[@]}"; do
+    [[ -d $libraries/$target/lib ]] || rustup target add "$target" >>"$log" 2>&1 || true
+  done
+}
+
 install_packages
-install_cargo_packages
+[[ $what == all ]] || install_rust_targets
+[[ $what == arm64 ]] || install_cargo_packages
 if [[ $what == all ]]; then
   install_python
   install_grafana_schemas
@@ -163,7 +180,10 @@ if [[ $what == all ]]; then
   [[ -e $packaging/installed ]] || absent+=("python:${packaging_packages[*]}")
 fi
 for package in "${cargo_packages[@]}"; do
-  [[ -x .cache/tools/bin/${package%@*} ]] || absent+=("cargo:$package")
+  [[ $what == arm64 || -x .cache/tools/bin/${package%@*} ]] || absent+=("cargo:$package")
+done
+for target in "${rust_targets[@]}"; do
+  [[ $what == all || -d $(rustc --print sysroot)/lib/rustlib/$target/lib ]] || absent+=("rust:$target")
 done
 if [[ ${#absent[@]} -gt 0 ]]; then
   echo "setup: could not install ${absent[*]} (see $log); the tests that need them are skipped" >&2

@@ -14,6 +14,9 @@ use crate::model::time::BootTime;
 const FIRST_PAUSE: Duration = Duration::from_secs(10 * 60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60 * 60);
 
+/// Longest content of a file on a kernel with the largest pages, 64 KiB (arm64, POWER).
+const LARGEST_PAGE: usize = 64 * 1024;
+
 /// A file that is read on every pass through one open descriptor.
 ///
 /// A file that the driver rejects with EINVAL or the like is quarantined for ten minutes, later for an hour: each such
@@ -92,9 +95,19 @@ impl PolledFile {
 
     fn once<T>(&mut self, cx: &mut ReadContext<'_>, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
         match self.bytes(cx) {
-            Ok(length) if length > LONGEST => Reading::Unreadable(ReadError::Malformed),
+            Ok(length) if length > LONGEST => self.large_page(parse),
             Ok(length) => parse(cx.buffer.get(..length).unwrap_or_default().trim_ascii()),
             Err(error) => reason_of(&error).map_or(Reading::Absent, Reading::Unreadable),
+        }
+    }
+
+    /// Reads a file that is longer than a page of 4 KiB. It is rare, so it has a buffer of its own for that time.
+    fn large_page<T>(&mut self, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Reading<T> {
+        let mut buffer = vec![0; LARGEST_PAGE + 1];
+        match self.file.as_mut().map(|file| file.read(&mut buffer)) {
+            Some(Ok(length)) if length <= LARGEST_PAGE => parse(buffer.get(..length).unwrap_or_default().trim_ascii()),
+            Some(Err(error)) => reason_of(&error).map_or(Reading::Absent, Reading::Unreadable),
+            Some(Ok(_)) | None => Reading::Unreadable(ReadError::Malformed),
         }
     }
 
@@ -254,6 +267,21 @@ mod tests {
         assert_eq!(read(&host, &mut file, 599, false), (Reading::Unreadable(ReadError::Quarantined), 0));
         assert_eq!(read(&host, &mut file, 600, false), (Reading::Value(5), 0));
         assert!(!file.is_quarantined());
+    }
+
+    #[test]
+    fn a_file_ends_at_the_largest_page() {
+        let (host, mut file) = (Arc::new(MemoryHost::new()), PolledFile::new(PathBuf::from("/sys/x")));
+        for (zeros, expected) in [
+            (4095, Reading::Value(7)),
+            (4096, Reading::Value(7)),
+            (65_535, Reading::Value(7)),
+            (65_536, Reading::Unreadable(ReadError::Malformed)),
+            (1_000_000, Reading::Unreadable(ReadError::Malformed)),
+        ] {
+            host.set("/sys/x", format!("{}7", "0".repeat(zeros)));
+            assert_eq!(read(&host, &mut file, 0, false).0, expected, "{zeros}");
+        }
     }
 
     #[test]

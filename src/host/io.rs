@@ -10,7 +10,7 @@ use super::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::reading::ReadError;
 use crate::model::sriov::QidMapLayout;
 
-/// Longest content of a file; sysfs files end at one page.
+/// Longest content of a file without a buffer of its own; sysfs files end at one page, mostly of this size.
 pub const LONGEST: usize = 4096;
 
 /// What a directory looked like when it was listed: if this differs, it or a path to it was replaced, or a file in

@@ -5,22 +5,34 @@
 #   build-image.sh OUTDIR
 #
 # Result in OUTDIR/image: vmlinux (boots through PVH), vmlinuz, initrd.cpio, VERSIONS.
-# LAB_KERNEL_SUITE=bookworm-backports (6.12, the default) or bookworm (6.1); LAB_IMAGE_TAG is appended to `image`.
+# LAB_KERNEL_SUITE=bookworm-backports (6.12, the default) or bookworm (6.1); LAB_IMAGE_TAG is appended to `image`;
+# LAB_ARCH=amd64 (the default) or arm64, which has package lists of its own and changes nothing in this host's.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 OUT=$1
 SUITE=${LAB_KERNEL_SUITE:-bookworm-backports}
-W=$OUT/build-$SUITE
+ARCH=${LAB_ARCH:-amd64}
+case $ARCH in
+amd64) TRIPLET=x86_64-linux-gnu RUN='' W=$OUT/build-$SUITE MAKE=() ;;
+arm64) TRIPLET=aarch64-linux-gnu RUN=qemu-aarch64-static W=$OUT/build-$SUITE-arm64 MAKE=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu-) ;;
+esac
 IMG=$OUT/image${LAB_IMAGE_TAG:-}
 mkdir -p "$W" "$IMG"
 
 log() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
 
 PATH=$PATH:/sbin:/usr/sbin
-get() { apt-get -o APT::Sandbox::User=root -o Acquire::Retries=3 download -q "$@" >/dev/null; }
+own=()
+if [ "$ARCH" != "$(dpkg --print-architecture)" ]; then
+  mkdir -p "$W/lists/partial" "$W/dpkg"; : > "$W/dpkg/status"
+  own=(-o "APT::Architecture=$ARCH" -o "APT::Architectures=$ARCH" -o "Dir::State::lists=$W/lists" -o "Dir::State::status=$W/dpkg/status"
+       -o "Dir::Cache::pkgcache=" -o "Dir::Cache::srcpkgcache=")
+  apt-get "${own[@]}" -o APT::Sandbox::User=root -q update >/dev/null
+fi
+get() { apt-get "${own[@]}" -o APT::Sandbox::User=root -o Acquire::Retries=3 download -q "$@" >/dev/null; }
 
 # kernel package
-kpkg=$(apt-cache show "linux-image-amd64/$SUITE" |
+kpkg=$(apt-cache "${own[@]}" show "linux-image-$ARCH/$SUITE" |
        sed -n 's/^Depends: \(linux-image-[^ ]*\).*/\1/p' | head -1)
 [ -n "$kpkg" ] || { echo "no kernel package in $SUITE (apt-get update?)" >&2; exit 1; }
 log "kernel package $kpkg"
@@ -37,6 +49,7 @@ mods=$W/k/lib/modules/$KV; [ -d "$mods" ] || mods=$W/k/usr/lib/modules/$KV
 cp "$vz" "$IMG/vmlinuz"
 log "kernel $KV unpacked"
 
+if [ "$ARCH" = amd64 ]; then
 # vmlinux out of the bzImage (payload offset/length are in the setup header);
 # booting the ELF through PVH saves the in-guest decompression.
 python3 - "$vz" "$W/payload" <<'PY'
@@ -60,6 +73,7 @@ else
   rm -f "$IMG/vmlinux"; log "vmlinux not extracted, will boot vmlinuz"
 fi
 rm -f "$W/payload"
+fi
 
 # userland
 PKGS="busybox-static kmod iproute2 rdma-core ibverbs-providers ibverbs-utils
@@ -69,7 +83,7 @@ DROP='^(adduser|base-files|debconf|debianutils|dpkg|gcc-12-base|init-system-help
 mkdir -p "$W/apt/archives/partial"; : > "$W/apt/status"
 apto=(-o Dir::State::status="$W/apt/status" -o Dir::Cache::archives="$W/apt/archives"
       -o APT::Sandbox::User=root -o Debug::NoLocking=1 -o APT::Install-Recommends=false)
-list=$(apt-get "${apto[@]}" -s install $PKGS | awk '/^Inst/{print $2}' | grep -Ev "$DROP")
+list=$(apt-get "${own[@]}" "${apto[@]}" -s install $PKGS | awk '/^Inst/{print $2}' | grep -Ev "$DROP")
 log "userland: $(echo $list | wc -w) packages"
 (cd "$W/apt/archives"
  missing=$(for p in $list; do ls "${p}"_*.deb >/dev/null 2>&1 || echo "$p"; done)
@@ -94,9 +108,9 @@ done
 # slim down
 rm -rf "$R"/usr/share/{doc,man,locale,lintian,bug,bash-completion,info,zoneinfo,perl*,libmnl,doc-base,man-db} \
        "$R"/usr/include "$R"/usr/lib/{systemd,udev,tmpfiles.d,sysusers.d,modprobe.d} \
-       "$R"/usr/lib/x86_64-linux-gnu/{gconv,perl*,engines-3,ossl-modules,audit} \
+       "$R"/usr/lib/"$TRIPLET"/{gconv,perl*,engines-3,ossl-modules,audit} \
        "$R"/usr/lib/bpf "$R"/etc/{systemd,init.d,cron*,apparmor.d} "$R"/var/{cache,lib/dpkg}
-rm -f "$R"/usr/lib/x86_64-linux-gnu/{libasan*,libtsan*}
+rm -f "$R/usr/lib/$TRIPLET"/{libasan*,libtsan*}
 ln -sf /usr/share/misc/pci.ids "$R/usr/share/pci.ids" 2>/dev/null || true
 
 # kernel modules (decompressed: quicker to load, signatures kept)
@@ -145,19 +159,25 @@ while read -r m; do
 done < "$W/modlist"
 # labib: stand-in IB/RoCE provider (see provider/labib.c)
 hp=linux-headers-$KV
-hpk="$hp $(apt-cache depends "$hp" | sed -n 's/^ *Depends: \(linux-headers-[^ ]*-common\|linux-kbuild-[^ ]*\)$/\1/p' | tr '\n' ' ')"
+hpk="$hp $(apt-cache "${own[@]}" depends "$hp" | sed -n 's/^ *Depends: \(linux-headers-[^ ]*-common\|linux-kbuild-[^ ]*\)$/\1/p' | tr '\n' ' ')"
 mkdir -p "$W/hdeb"
 (cd "$W/hdeb"
  missing=$(for p in $hpk; do ls "${p}"_*.deb >/dev/null 2>&1 || echo "$p"; done)
  [ -z "$missing" ] || get $missing)
 rm -rf "$W/h" "$W/labib"; mkdir "$W/h"
 for p in $hpk; do dpkg -x "$(ls "$W/hdeb/${p}"_*.deb | tail -1)" "$W/h"; done
+if [ "$ARCH" != amd64 ]; then                        # the programs that build have to run here
+  kbuild=$(tr ' ' '\n' <<<"$hpk" | grep ^linux-kbuild-)
+  mkdir -p "$W/kbuild"
+  (cd "$W/kbuild" && own=() && { ls "$kbuild"_*.deb >/dev/null 2>&1 || get "$kbuild"; })
+  dpkg -x "$(ls "$W/kbuild/$kbuild"_*.deb | tail -1)" "$W/h"
+fi
 H=$W/h/usr/src/$hp
 sed -i "s#/usr/src/#$W/h/usr/src/#g" "$H/Makefile"
 rm -f "$H/vmlinux"                                   # no BTF for the module
 cp -r "$here/provider" "$W/labib"
-if make -s -C "$H" M="$W/labib" modules > "$W/labib.log" 2>&1; then
-  mkdir -p "$DST/extra"; strip --strip-debug "$W/labib/labib.ko"
+if make -s -C "$H" M="$W/labib" "${MAKE[@]}" modules > "$W/labib.log" 2>&1; then
+  mkdir -p "$DST/extra"; "$TRIPLET-strip" --strip-debug "$W/labib/labib.ko"
   cp "$W/labib/labib.ko" "$DST/extra/"; log "labib.ko built"
 else
   log "labib.ko not built: $(tail -3 "$W/labib.log" | tr '\n' ' ')"; exit 1
@@ -168,7 +188,7 @@ log "$(wc -l < "$W/modlist") modules"
 
 # init + agent
 ln -sf bash "$R/usr/bin/sh"   # busybox sh would prefer its own ip, ps ... applets
-for a in $("$R/usr/bin/busybox" --list); do
+for a in $($RUN "$R/usr/bin/busybox" --list); do
   case $a in ip|modprobe|insmod|rmmod|lsmod|depmod|modinfo|lspci|ps|top|free|watch|sysctl|bash|init|linuxrc|reboot|poweroff|halt) continue;; esac
   [ -e "$R/usr/bin/$a" ] || [ -e "$R/usr/sbin/$a" ] || ln -s busybox "$R/usr/bin/$a"
 done

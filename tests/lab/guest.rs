@@ -16,6 +16,7 @@ use tempfile::TempDir;
 use crate::common::http;
 use crate::common::run::{Group, PROGRAM, free_address};
 use crate::common::tools::skip;
+use crate::kernels::architecture;
 pub use crate::kernels::{Kernel, on, on_each_kernel};
 
 /// How long something in a guest may take to come about.
@@ -54,6 +55,7 @@ impl Guest {
         place_program(&inject);
         let address = free_address();
         let mut all = json!({"image": image, "inject": inject, "hostfwd": [[address.port(), PORT]]});
+        all["arch"] = json!(architecture());
         let options = options.as_object().unwrap();
         all["cache"] = json!(Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/lab/saved"));
         all["saved"] = json!(options.is_empty());
@@ -197,7 +199,8 @@ fn place_program(inject: &Path) {
         let program = std::env::var_os("LANEWATCH_LAB_PROGRAM").unwrap_or_else(|| PROGRAM.into());
         let directory = TempDir::new().unwrap();
         let placed = directory.path().join("lanewatch");
-        let stripped = Command::new("strip").arg("-o").arg(&placed).arg(&program).status();
+        let strip = format!("{}-linux-gnu-strip", architecture());
+        let stripped = Command::new(strip).arg("-o").arg(&placed).arg(&program).status();
         fs::read(if stripped.is_ok_and(|status| status.success()) { placed } else { program.into() }).unwrap()
     });
     let binaries = inject.join("bin");

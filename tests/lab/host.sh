@@ -25,5 +25,16 @@ for tool in cpio:cpio zstd:zstd xz:xz-utils depmod:kmod make:make x86_64-linux-g
   PATH=$PATH:/sbin:/usr/sbin command -v "${tool%%:*}" >/dev/null || need+=("${tool#*:}")
 done
 [ ${#need[@]} -eq 0 ] || "${apt[@]}" install --no-install-recommends "${need[@]}"
+# The lab of arm64 needs its own emulator and firmware, and the programs that make its image.
+if [ "${LAB_ARCH:-amd64}" = arm64 ]; then
+  need=()
+  [ -e /usr/share/AAVMF/AAVMF_CODE.fd ] || need+=(qemu-efi-aarch64)
+  command -v qemu-system-aarch64 >/dev/null || need+=(qemu-system-arm)
+  command -v qemu-aarch64-static >/dev/null || need+=(qemu-user-static)
+  command -v fdtput >/dev/null || need+=(device-tree-compiler)
+  command -v aarch64-linux-gnu-gcc-12 >/dev/null || need+=(gcc-12-aarch64-linux-gnu)
+  [ ${#need[@]} -eq 0 ] || "${apt[@]}" install --no-install-recommends -t bookworm-backports "${need[@]}"
+  exit
+fi
 command -v qemu-system-x86_64 >/dev/null ||
   "${apt[@]}" install --no-install-recommends -t bookworm-backports qemu-system-x86

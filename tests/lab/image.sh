@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes the lab's images below .cache/lab: Debian's kernels 6.12 (backports) and 6.1, each with the tools that the
-# scenarios use. May run any number of times; does nothing while the scripts that make them are the same.
+# scenarios use; with the argument arm64, the one for that architecture (6.12). May run any number of times; does nothing while the scripts that make them are the same.
 #
 # What cannot be had is one line here and scenarios that are skipped. With CI=true it is a failure.
 set -euo pipefail
@@ -15,9 +15,9 @@ stamp=$(cat tests/lab/{host,build-image}.sh tests/lab/guest/* tests/lab/provider
 current() { [[ "$(cat "$out/image$1/stamp" 2>/dev/null)" == "$stamp" ]]; }
 
 image() {
-  local suite=$1 tag=$2
+  local suite=$1 tag=$2 arch=${3:-amd64}
   ! current "$tag" || return 0
-  LAB_KERNEL_SUITE=$suite LAB_IMAGE_TAG=$tag bash tests/lab/build-image.sh "$PWD/$out" >"$log$tag" 2>&1 || return 1
+  LAB_KERNEL_SUITE=$suite LAB_IMAGE_TAG=$tag LAB_ARCH=$arch bash tests/lab/build-image.sh "$PWD/$out" >"$log$tag" 2>&1 || return 1
   echo "$stamp" >"$out/image$tag/stamp"
 }
 
@@ -31,6 +31,11 @@ images() {
   return "$failed"
 }
 
+if [[ ${1:-} == arm64 ]]; then
+  LAB_ARCH=arm64 bash tests/lab/host.sh >"$log-host" 2>&1 && image bookworm-backports -arm64 arm64 && exit 0
+  echo "lab: no image for arm64: see $log-host and $log-arm64" >&2
+  exit 1
+fi
 if current "" && current -6.1 && command -v qemu-system-x86_64 >/dev/null; then
   exit 0
 fi

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::thread;
 
 /// A kernel of Debian's.
@@ -29,22 +30,38 @@ impl Kernel {
 
     /// Where its image is, or would be.
     pub fn image(self) -> PathBuf {
-        let name = match self {
-            Self::V6_12 => "image",
-            Self::V6_1 => "image-6.1",
+        let name = match (architecture(), self) {
+            ("x86_64", Self::V6_12) => "image",
+            ("x86_64", Self::V6_1) => "image-6.1",
+            (_, Self::V6_12) => "image-arm64",
+            (_, Self::V6_1) => "image-arm64-6.1",
         };
         Path::new(env!("CARGO_MANIFEST_DIR")).join(".cache/lab").join(name)
     }
+
+    /// Those that scenarios run on: on arm64 the newer one alone.
+    fn wanted() -> &'static [Self] {
+        if architecture() == "x86_64" { &Self::ALL } else { &[Self::V6_12] }
+    }
+}
+
+/// The machines' architecture: x86_64, or what `LANEWATCH_LAB_ARCH` names (`make lab-arm64`: aarch64).
+pub fn architecture() -> &'static str {
+    static NAME: LazyLock<String> =
+        LazyLock::new(|| std::env::var("LANEWATCH_LAB_ARCH").unwrap_or_else(|_| "x86_64".to_owned()));
+    &NAME
 }
 
 /// Runs a scenario on each kernel, side by side: a machine waits for most of its time. A failure names the kernel.
 pub fn on_each_kernel(scenario: impl Fn(Kernel) + Sync) {
     let test = thread::current().name().unwrap_or("scenario").to_owned();
     let failed: Vec<&str> = thread::scope(|scope| {
-        let runs = Kernel::ALL.map(|kernel| {
-            let (name, scenario) = (format!("{test}-on-{}", kernel.version()), &scenario);
+        let start = |kernel: &Kernel| {
+            let (kernel, scenario) = (*kernel, &scenario);
+            let name = format!("{test}-on-{}", kernel.version());
             (kernel, thread::Builder::new().name(name).spawn_scoped(scope, move || on(kernel, scenario)).unwrap())
-        });
+        };
+        let runs: Vec<_> = Kernel::wanted().iter().map(start).collect();
         let failed = runs.into_iter().filter_map(|(kernel, run)| run.join().is_err().then_some(kernel.version()));
         failed.collect()
     });

@@ -79,6 +79,9 @@ class Lab:
       rp0 (pcie-root-port, node 0) -> igb0 (82576 with SR-IOV, 7 VFs)
       rp1 (behind a pxb-pcie on node 1) -> igb1
       rp2 empty hot-plug slot; intel-iommu with interrupt remapping; vmgenid
+      arch='aarch64': QEMU's virt board instead of q35, with a GICv3 and its ITS, UEFI and ACPI, without IOMMU and vmgenid; the
+      kernel ignores the nodes, as Debian 12's firmware passes flash memory as memory of no node
+      devicetree=True: without UEFI, described by a devicetree, which has no pxb-pcie: all cards are on one bridge, of node 1
       virtio-net management NIC; igb0 and igb1 share one L2 segment
     """
     rp = {'rp0': ('8', '8'), 'rp1': ('16', '16'), 'rp2': ('8', '8')}   # x-speed, x-width
@@ -86,7 +89,7 @@ class Lab:
     def __init__(self, image=None, inject=None, mem=1536, smp=4, rp=None, iommu=True,
                  nvme=False, hostfwd=(), share=None, cmdline='', mods='igb,virtio_net', extra=(),
                  link=None, mac=0, incoming=None, vmgenid='auto', acpi_hotplug=False,
-                 cpu='max,la57=off', tcg_thread='single', console=None, workdir=None,
+                 arch='x86_64', devicetree=False, cpu=None, tcg_thread='single', console=None, workdir=None,
                  igb0=True, igb1=True, timeout=180, kernel=None, verbose=False, name='lab', rtc=None,
                  start=True, boot_timeout=120, retries=3, cache=None, saved=False):
         self.boot_timeout, self.retries = boot_timeout, retries
@@ -105,21 +108,25 @@ class Lab:
         kern = kernel or os.path.join(self.image, 'vmlinux')
         if not os.path.exists(kern):
             kern = os.path.join(self.image, 'vmlinuz')
-        self.program = shutil.which('qemu-system-x86_64')
+        self.program = shutil.which('qemu-system-' + arch)
+        arm = arch == 'aarch64'
+        if arm:
+            iommu, vmgenid = False, None
         if self.saved and vmgenid == 'auto' and not incoming:
             vmgenid = KIND                # the same in all machines of a kind: to go on from its boot is no fork
         rp = dict(self.rp, **(rp or {}))
         self.console_path = console or os.path.join(d, 'console.log')
         half = mem // 2
-        cl = ('console=ttyS0 loglevel=6 panic=-1 nokaslr mitigations=off no_timer_check '
-              'tsc=reliable cryptomgr.notests random.trust_cpu=on rcupdate.rcu_expedited=1 '
-              'net.ifnames=0 lpj=4000000 lab.mods=%s ' % mods)
+        cl = ('loglevel=6 panic=-1 nokaslr mitigations=off cryptomgr.notests random.trust_cpu=on '
+              'rcupdate.rcu_expedited=1 net.ifnames=0 lab.mods=%s ' % mods)
+        cl += 'console=ttyAMA0 ' if arm else 'console=ttyS0 no_timer_check tsc=reliable lpj=4000000 '
         if iommu:
             cl += 'intel_iommu=on '
         cl += cmdline
         a = [self.program, '-name', name, '-nodefaults', '-no-user-config', '-display', 'none',
-             '-machine', 'q35',
-             '-accel', 'tcg,thread=%s,tb-size=256' % tcg_thread, '-cpu', cpu, '-m', str(mem),
+             '-machine', ('virt,gic-version=3,its=on,acpi=%s' % ('off' if devicetree else 'on')) if arm else 'q35',
+             '-accel', 'tcg,thread=%s,tb-size=256' % tcg_thread,
+             '-cpu', cpu or ('cortex-a76' if arm else 'max,la57=off'), '-m', str(mem),
              '-no-reboot',
              '-kernel', kern, '-initrd', initrd, '-append', cl.strip(),
              '-chardev', 'file,id=con,path=%s' % self.console_path,
@@ -139,7 +146,9 @@ class Lab:
             a += ['-smp', str(smp)]
         if iommu:
             a += ['-device', 'intel-iommu,intremap=on,caching-mode=on,device-iotlb=off']
-        if not acpi_hotplug:      # native PCIe hot-plug (pciehp) on the root ports
+        if arm and not devicetree:
+            a += ['-bios', '/usr/share/qemu-efi-aarch64/QEMU_EFI.fd']
+        if not acpi_hotplug and not arm:      # native PCIe hot-plug (pciehp) on the root ports
             a += ['-global', 'ICH9-LPC.acpi-pci-hotplug-with-bridge-support=off']
         if vmgenid:
             a += ['-device', 'vmgenid,guid=%s,id=vmgenid0' % vmgenid]
@@ -149,7 +158,7 @@ class Lab:
             return ['-device', 'pcie-root-port,id=%s,bus=%s,chassis=%d,slot=%d,x-speed=%s,x-width=%s'
                     % (nm, bus, i + 1, i + 1, s, w)]
         bus0 = bus1 = 'pcie.0'
-        if smp >= 4:              # devices on pcie.0 itself have numa_node -1
+        if smp >= 4 and not devicetree:       # devices on pcie.0 itself have numa_node -1
             a += ['-device', 'pxb-pcie,id=pxb0,bus=pcie.0,bus_nr=64,numa_node=0',
                   '-device', 'pxb-pcie,id=pxb1,bus=pcie.0,bus_nr=128,numa_node=1']
             bus0, bus1 = 'pxb0', 'pxb1'
@@ -185,8 +194,20 @@ class Lab:
         self.args = a
         self.share = share
         self.incoming = incoming
+        if arm and devicetree:
+            self.args += ['-dtb', self.devicetree()]
         if start:
             self.begin()
+
+    def devicetree(self):
+        """QEMU's own, with a node for its PCI host bridge"""
+        path = os.path.join(self.dir, 'dtb')
+        args = [a + ',dumpdtb=' + path if a.startswith('virt,') else a for a in self.args]
+        subprocess.run(args, check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=self.err_log())
+        bridge = next(l for l in subprocess.run(['fdtget', '-l', path, '/'], check=True, capture_output=True,
+                                                text=True).stdout.split() if l.startswith('pcie@'))
+        subprocess.run(['fdtput', '-t', 'u', path, '/' + bridge, 'numa-node-id', '1'], check=True)
+        return path
 
     # -- life cycle ----------------------------------------------------------
     def begin(self):

@@ -2,10 +2,13 @@
 //! program that cargo built, with the libraries that it is linked with for what the base image has; and it runs read-only,
 //! as the user with a number, on a recorded host.
 
+use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::common::host::HostTree;
@@ -56,7 +59,7 @@ fn the_image_runs_read_only_as_a_user_without_a_name() {
         let words: Vec<&str> = copy.split_ascii_whitespace().collect();
         match words[..] {
             ["--from=build", from, to] => {
-                assert_eq!(from, "/lanewatch/target/dist/lanewatch", "built by the first stage");
+                assert_eq!(from, "/lanewatch/target/image/lanewatch", "built by the first stage");
                 put(Path::new(PROGRAM), &image, Path::new(to));
             }
             [from, to] => put(&root().join(from), &image, Path::new(to)),
@@ -88,9 +91,75 @@ fn the_image_runs_read_only_as_a_user_without_a_name() {
 fn the_image_is_built_as_releases_are() {
     let text = fs::read_to_string(root().join("packaging/container/Dockerfile")).unwrap();
     let dist = fs::read_to_string(root().join("packaging/dist.sh")).unwrap();
-    let command = text.lines().find_map(|line| line.strip_prefix("RUN cargo ")).unwrap();
-    assert!(dist.contains(&format!("\"$cargo\" {command}")), "{command}");
+    let build = "build --profile dist --locked";
+    assert!(text.contains(&format!("cargo {build} --target=\"$target\"")), "{text}");
+    assert!(dist.contains(&format!("\"$cargo\" {build}")) && dist.contains("-unknown-linux-musl"), "{dist}");
+    assert!(text.contains("target=$(uname -m)-unknown-linux-musl"), "{text}");
     let manifest = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let version = text.split("FROM rust:").nth(1).and_then(|rest| rest.split('-').next()).unwrap();
     assert!(manifest.contains(&format!("rust-version = \"{version}\"")), "{version}");
+}
+
+/// The files of an archive by path.
+fn unpacked(archive: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
+    let mut archive = tar::Archive::new(archive);
+    let file = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
+        let mut entry = entry.unwrap();
+        let (path, mut content) = (entry.path().unwrap().to_str().unwrap().to_owned(), Vec::new());
+        entry.read_to_end(&mut content).unwrap();
+        assert_eq!((entry.header().uid().unwrap(), entry.header().gid().unwrap()), (0, 0), "{path}");
+        (path, (entry.header().mode().unwrap(), content))
+    };
+    archive.entries().unwrap().map(file).collect()
+}
+
+/// What a descriptor of the archive stands for.
+fn blob(files: &BTreeMap<String, (u32, Vec<u8>)>, descriptor: &Value) -> Vec<u8> {
+    let digest = descriptor["digest"].as_str().unwrap();
+    let content = files[&format!("blobs/{}", digest.replace(':', "/"))].1.clone();
+    let sum = ring::digest::digest(&ring::digest::SHA256, &content);
+    let sum: String = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    assert_eq!(digest, format!("sha256:{sum}"));
+    assert_eq!(descriptor["size"], content.len());
+    content
+}
+
+#[test]
+fn the_archive_holds_the_image_of_the_dockerfile_for_both_architectures() {
+    let place = TempDir::new().unwrap();
+    let made = |name: &str| {
+        let path = place.path().join(name);
+        let mut command = Command::new("python3");
+        command.arg("packaging/image.py").arg(&path).arg("1.2.3").env("SOURCE_DATE_EPOCH", "1764417600");
+        succeed(command.args(["amd64=README.md", "arm64=SECURITY.md"]));
+        fs::read(path).unwrap()
+    };
+    let archive = made("one.tar");
+    assert!(archive == made("two.tar"), "the same twice");
+    let (files, stage) = (unpacked(&archive), last_stage());
+    let json = |bytes: &[u8]| -> Value { serde_json::from_slice(bytes).unwrap() };
+    let named = &json(&files["index.json"].1)["manifests"][0];
+    assert_eq!(named["annotations"]["org.opencontainers.image.ref.name"], "1.2.3");
+    let index = json(&blob(&files, named));
+    let programs = [("amd64", "README.md"), ("arm64", "SECURITY.md")];
+    assert_eq!(index["manifests"].as_array().unwrap().len(), programs.len());
+    for (manifest, (architecture, program)) in index["manifests"].as_array().unwrap().iter().zip(programs) {
+        assert_eq!(manifest["platform"]["architecture"], architecture);
+        let manifest = json(&blob(&files, manifest));
+        let config = json(&blob(&files, &manifest["config"]));
+        assert_eq!(config["architecture"], architecture);
+        for (word, key) in [("ENTRYPOINT", "Entrypoint"), ("CMD", "Cmd")] {
+            assert_eq!(config["config"][key], serde_json::json!(exec(&stage, word)));
+        }
+        assert_eq!(config["config"]["User"], "65534:65534");
+        let mut layer = Vec::new();
+        flate2::read::GzDecoder::new(&*blob(&files, &manifest["layers"][0])).read_to_end(&mut layer).unwrap();
+        let sum = ring::digest::digest(&ring::digest::SHA256, &layer);
+        let sum: String = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(config["rootfs"]["diff_ids"], serde_json::json!([format!("sha256:{sum}")]));
+        let layer = unpacked(&layer);
+        let expected = (0o755, fs::read(root().join(program)).unwrap());
+        assert!(layer["usr/bin/lanewatch"] == expected, "the program of this architecture");
+        assert_eq!(layer["usr/share/doc/lanewatch/LICENSE"].0, 0o644);
+    }
 }

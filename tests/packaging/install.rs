@@ -13,12 +13,16 @@ use crate::common::tools::{Tool, require, skip};
 use crate::made::packages;
 use crate::{root, run, succeed};
 
-/// A copy of the clean Debian.
-struct Debian(TempDir);
+/// A copy of a clean Debian.
+pub(crate) struct Debian(TempDir);
 
 impl Debian {
     fn copied() -> Option<Self> {
-        let clean = root().join(".cache/debian");
+        Self::copy_of(&root().join(".cache/debian"))
+    }
+
+    /// `None`, and the test skipped, if the clean one is missing or this is not root.
+    pub(crate) fn copy_of(clean: &Path) -> Option<Self> {
         if !clean.join("made").exists() || !rustix::process::getuid().is_root() {
             skip("there is no Debian tree, or this is not root (tests/packaging/tree.sh makes one)");
             return None;
@@ -102,7 +106,12 @@ fn mode(path: &Path) -> u32 {
 #[test]
 fn the_debian_package_comes_and_goes() {
     let (Some(made), Some(debian)) = (packages(), Debian::copied()) else { return };
-    fs::copy(&made.deb, debian.path("lanewatch.deb")).unwrap();
+    deb_comes_and_goes(&made.deb, &debian);
+}
+
+/// Installs the package, runs it, upgrades, removes and purges it.
+pub(crate) fn deb_comes_and_goes(deb: &Path, debian: &Debian) {
+    fs::copy(deb, debian.path("lanewatch.deb")).unwrap();
     debian.succeed(&["dpkg", "-i", "/lanewatch.deb"]);
 
     let (_, group) = debian.user();
@@ -122,6 +131,7 @@ fn the_debian_package_comes_and_goes() {
     fs::write(&settings, "ARGS=\"--no-collector.ethtool\"\n").unwrap();
     debian.succeed(&["dpkg", "--force-confold", "-i", "/lanewatch.deb"]);
     assert!(fs::read_to_string(&settings).unwrap().contains("--no-collector.ethtool"));
+    debian.checked();
 
     debian.succeed(&["dpkg", "--remove", "lanewatch"]);
     for gone in ["usr/bin/lanewatch", "usr/lib/systemd/system/lanewatch.service", "usr/share/lanewatch"] {
@@ -142,13 +152,20 @@ fn the_debian_package_comes_and_goes() {
 
 #[test]
 fn the_rpm_comes_and_goes() {
-    let (Some(rpm), Some(made), Some(debian)) = (require(Tool::Rpm), packages(), Debian::copied()) else { return };
+    let (Some(made), Some(debian)) = (packages(), Debian::copied()) else { return };
+    rpm_comes_and_goes(&made.rpm, &debian);
+}
+
+/// Installs the package, runs it, upgrades and removes it.
+pub(crate) fn rpm_comes_and_goes(package: &Path, debian: &Debian) {
+    let Some(rpm) = require(Tool::Rpm) else { return };
     let rpm = |arguments: &[&str]| {
         let mut command = Command::new(&rpm);
-        succeed(command.arg("--root").arg(debian.0.path()).args(["--dbpath", "/rpmdb"]).args(arguments));
+        command.arg("--root").arg(debian.0.path()).args(["--dbpath", "/rpmdb"]).args(arguments);
+        succeed(&mut command);
     };
     // Its libraries and its shell are there, but no RPM says so.
-    rpm(&["--nodeps", "-i", made.rpm.to_str().unwrap()]);
+    rpm(&["--nodeps", "--ignorearch", "-i", package.to_str().unwrap()]);
     let (_, group) = debian.user();
     assert_eq!(
         (mode(&debian.path("etc/lanewatch")), fs::metadata(debian.path("etc/lanewatch")).unwrap().gid()),
@@ -158,6 +175,9 @@ fn the_rpm_comes_and_goes() {
     debian.checked();
     debian.served();
     fs::write(debian.path("etc/lanewatch/lanewatch.toml"), "# mine\n").unwrap();
+    rpm(&["--nodeps", "--ignorearch", "--force", "-U", package.to_str().unwrap()]);
+    assert_eq!(fs::read_to_string(debian.path("etc/lanewatch/lanewatch.toml")).unwrap(), "# mine\n");
+    debian.checked();
 
     rpm(&["-e", "lanewatch"]);
     for gone in ["usr/bin/lanewatch", "usr/lib/systemd/system/lanewatch.service", "etc/sysconfig/lanewatch"] {

@@ -12,6 +12,8 @@ mod made;
 mod migration;
 mod snippets;
 mod units;
+mod userlands;
+mod versions;
 
 use std::path::Path;
 use std::process::Command;

@@ -384,6 +384,44 @@ mod tests {
         assert!(harness.touched("/proc/interrupts"));
     }
 
+    /// With pages of 64 KiB (arm64, POWER) the file of a host with many CPUs is longer than 4096 bytes, and whole.
+    #[test]
+    fn a_list_of_counts_longer_than_a_small_page_is_read_whole() {
+        let mut harness = harness();
+        card(&harness, "0000:81:00.0", Some("mlx5_0"), "0", &[40]);
+        harness.memory.set("/proc/interrupts", TABLE);
+        for irq in 0..30 {
+            harness.memory.set(format!("/sys/kernel/irq/{irq}/actions"), "x\n");
+        }
+        harness.memory.set("/sys/devices/system/cpu/possible", "0-511\n");
+        let list = vec!["1234567890"; 512].join(",");
+        harness.memory.set("/sys/kernel/irq/40/per_cpu_count", format!("{list}\n"));
+        let seen = functions(&mut harness);
+        assert_eq!(harness.faults, []);
+        assert_eq!(counts(&seen[0].vectors[0]).map(|counts| counts.len()), Some(512));
+        assert!(!harness.touched("/proc/interrupts"));
+    }
+
+    /// The names of a GICv3's interrupt translation service, before and since Linux 6.11.
+    #[test]
+    fn arm_names_identify_vectors_that_are_not_listed() {
+        let mut harness = harness();
+        card(&harness, "0009:01:00.0", Some("mlx5_0"), "1", &[]);
+        harness.memory.set(
+            "/proc/interrupts",
+            "      CPU0 CPU1 CPU4\n 11: 9 9 9     GICv3  27 Level     arch_timer\n\
+             70: 1 2 0   ITS-MSI 603979776 Edge      mlx5_async0@pci:0009:01:00.0\n\
+             71: 0 4 0   ITS-PCI-MSIX-0009:01:00.0   1 Edge      mlx5_comp0@pci:0009:01:00.0\n\
+             72: 0 4 0   ITS-PCI-MSIX-0009:01:00.1   1 Edge      mlx5_comp0@pci:0009:01:00.1\n\
+             IPI0: 1 2 3       Rescheduling interrupts\nErr: 0\n",
+        );
+        let seen = functions(&mut harness);
+        assert_eq!(harness.faults, []);
+        let vectors: Vec<_> = seen[0].vectors.iter().map(|vector| (vector.irq, vector.role)).collect();
+        assert_eq!(vectors, [(70, VectorRole::Control), (71, VectorRole::Completion)]);
+        assert_eq!(counts(&seen[0].vectors[0]), Some(vec![(0, 1), (1, 2)]));
+    }
+
     #[test]
     fn cpus_and_irqbalance() {
         let mut harness = harness();

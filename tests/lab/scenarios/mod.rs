@@ -2,6 +2,7 @@
 
 mod access;
 mod alerts;
+mod arm64;
 mod captures;
 mod cost;
 mod ends;
