@@ -113,13 +113,17 @@ fn unpacked(archive: &[u8]) -> BTreeMap<String, (u32, Vec<u8>)> {
     archive.entries().unwrap().map(file).collect()
 }
 
+/// As image formats write it.
+fn sha256(content: &[u8]) -> String {
+    let sum = ring::digest::digest(&ring::digest::SHA256, content);
+    sum.as_ref().iter().fold("sha256:".to_owned(), |text, byte| text + &format!("{byte:02x}"))
+}
+
 /// What a descriptor of the archive stands for.
 fn blob(files: &BTreeMap<String, (u32, Vec<u8>)>, descriptor: &Value) -> Vec<u8> {
     let digest = descriptor["digest"].as_str().unwrap();
     let content = files[&format!("blobs/{}", digest.replace(':', "/"))].1.clone();
-    let sum = ring::digest::digest(&ring::digest::SHA256, &content);
-    let sum: String = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    assert_eq!(digest, format!("sha256:{sum}"));
+    assert_eq!(digest, sha256(&content));
     assert_eq!(descriptor["size"], content.len());
     content
 }
@@ -154,9 +158,7 @@ fn the_archive_holds_the_image_of_the_dockerfile_for_both_architectures() {
         assert_eq!(config["config"]["User"], "65534:65534");
         let mut layer = Vec::new();
         flate2::read::GzDecoder::new(&*blob(&files, &manifest["layers"][0])).read_to_end(&mut layer).unwrap();
-        let sum = ring::digest::digest(&ring::digest::SHA256, &layer);
-        let sum: String = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-        assert_eq!(config["rootfs"]["diff_ids"], serde_json::json!([format!("sha256:{sum}")]));
+        assert_eq!(config["rootfs"]["diff_ids"], serde_json::json!([sha256(&layer)]));
         let layer = unpacked(&layer);
         let expected = (0o755, fs::read(root().join(program)).unwrap());
         assert!(layer["usr/bin/lanewatch"] == expected, "the program of this architecture");

@@ -9,7 +9,8 @@ use crate::root;
 
 /// The one file of the folder that ends like this.
 fn package(ending: &str) -> PathBuf {
-    let dist = std::env::var_os("LANEWATCH_DIST").expect("LANEWATCH_DIST is the folder of the packages");
+    let dist =
+        std::env::var_os("LANEWATCH_DIST").unwrap_or_else(|| panic!("LANEWATCH_DIST is the folder of the packages"));
     let files = fs::read_dir(dist).unwrap().map(|entry| entry.unwrap().path());
     let named: Vec<_> = files.filter(|path| path.to_str().is_some_and(|path| path.ends_with(ending))).collect();
     let [package] = &*named else { panic!("{ending}: {named:?}") };
