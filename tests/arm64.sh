@@ -23,7 +23,8 @@ register() {
 register
 mkdir -p target/arm64
 if [[ $what != packages ]]; then
-  cargo test --locked --target-dir target/arm64 --target "$target" --lib
+  # QEMU translates neither the ioctl of ethtool nor netlink of DCB.
+  LANEWATCH_SHUFFLES=5 cargo test --locked --target-dir target/arm64 --target "$target" --lib -- --skip the_running_kernel_answers
   cargo test --locked --target-dir target/arm64 --target "$target" --test cases
 fi
 if [[ $what != tests ]]; then
