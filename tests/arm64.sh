@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The aarch64 program under QEMU's user-mode emulation: library tests, recorded hosts, and the packages of both architectures in trees
-# of old and new Debians. `make arm64` installs what it needs first. Takes about half an hour on two CPUs.
+# of old and new Debians. `make arm64` installs what it needs first.
 #
 #   tests/arm64.sh             all of it
 #   tests/arm64.sh tests       library tests and recorded hosts alone

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Scenarios of the lab on an arm64 kernel: QEMU's virt board with Debian's kernel 6.12, emulated, so slower than the others. LANEWATCH_LAB_PROGRAM
-# names another build of the program than an unoptimized one. `make lab-arm64` makes the image first.
+# names another build of the program than that of the release profile, whose memory has a limit. `make lab-arm64` makes the image first.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 export LANEWATCH_LAB_ARCH=aarch64
 if [[ -z ${LANEWATCH_LAB_PROGRAM:-} ]]; then
-  cargo build --locked --target-dir target/arm64 --target aarch64-unknown-linux-musl
-  export LANEWATCH_LAB_PROGRAM=$PWD/target/arm64/aarch64-unknown-linux-musl/debug/lanewatch
+  cargo build --release --locked --target-dir target/arm64 --target aarch64-unknown-linux-musl
+  export LANEWATCH_LAB_PROGRAM=$PWD/target/arm64/aarch64-unknown-linux-musl/release/lanewatch
 fi
 # Links, ports, errors, hot-plug, VFs, interrupts and what a user may see; the others need an IOMMU or are about the agent alone.
 scenarios=(
