@@ -259,12 +259,13 @@ pub fn summary(areas: &[Visibility], missing: &[Arc<str>]) -> String {
 }
 
 /// What the collectors read that are no area of their own.
-const REST: [(&str, &str); 9] = [
+const REST: [(&str, &str); 10] = [
     ("devlink", "device health"),
     ("gids", "port addressing"),
     ("machine", "virtualization"),
     ("netdev_setup", "interface settings"),
     ("numa", "NUMA nodes"),
+    ("pods", "pod names"),
     ("posture", "host settings"),
     ("qid_map", "queue pair maps"),
     ("rdma_qp", "queue pairs"),

@@ -87,6 +87,12 @@ pub struct Roots {
     pub run_libvirt: PathBuf,
     /// `/run/netns`: names of network namespaces.
     pub netns: PathBuf,
+    /// `/var/log/pods`: a directory for each pod, named after it.
+    pub pod_logs: PathBuf,
+    /// `/var/log/containers`: a link for each container, named after it and its pod.
+    pub container_logs: PathBuf,
+    /// `/etc/pve`: Proxmox VE's configuration.
+    pub proxmox: PathBuf,
     /// Where an out-of-tree stack has its queue pair maps, and their layout; `None` if it has none.
     pub qid_map: Option<Arc<QidMapLayout>>,
 }
@@ -94,8 +100,15 @@ pub struct Roots {
 impl Roots {
     /// Where they are below a host root.
     pub fn below(root: &Path) -> Self {
-        let (libvirt, run_libvirt) = (root.join("etc/libvirt"), root.join("run/libvirt"));
-        Self { libvirt, run_libvirt, netns: root.join("run/netns"), qid_map: None }
+        Self {
+            libvirt: root.join("etc/libvirt"),
+            run_libvirt: root.join("run/libvirt"),
+            netns: root.join("run/netns"),
+            pod_logs: root.join("var/log/pods"),
+            container_logs: root.join("var/log/containers"),
+            proxmox: root.join("etc/pve"),
+            qid_map: None,
+        }
     }
 }
 

@@ -29,6 +29,7 @@ pub mod netlink;
 pub mod netsetup;
 pub mod numa;
 pub mod pci;
+pub mod pods;
 pub mod posture;
 pub mod qid_map;
 pub mod rdma;
@@ -62,6 +63,7 @@ pub const COLLECTORS: &[Spec] = &[
     net::SPEC,
     sriov::SPEC,
     holders::SPEC,
+    pods::SPEC,
     qid_map::SPEC,
     machine::SPEC,
     ethtool::SPEC,

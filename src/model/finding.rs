@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::check::{Check, Severity};
+use super::holder::{Holder, Pod};
 use super::ids::{DeviceName, PciAddress, PortKey};
 use super::reading::ReadError;
 use super::reason::FindingReason;
@@ -136,6 +137,19 @@ impl Condition {
             self.evidence.insert(name.to_owned(), value.into());
         }
         self
+    }
+
+    /// Adds the names of a pod or machine that uses what is concerned, as far as they are known.
+    #[must_use]
+    pub fn with_holder_names(self, holder: &Holder) -> Self {
+        match holder {
+            Holder::Pod(Pod { name: Some(name), .. }) => self
+                .with_evidence("namespace", Some(&*name.namespace))
+                .with_evidence("pod", Some(&*name.pod))
+                .with_evidence("container", name.container.as_deref()),
+            Holder::Vm(vm) => self.with_evidence("vm_title", vm.title.as_deref()),
+            _ => self,
+        }
     }
 
     /// Sets how long it must hold.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::ids::PciAddress;
+use super::labels::label_enum;
 use super::sriov::{Mac, VfConfig};
 
 /// Who holds a VF. Serialized as its kind and name; what hides a holder is not remembered.
@@ -15,16 +16,138 @@ pub enum Holder {
     Host(Arc<str>),
     /// A kernel driver of this host, and the interface is in another network namespace.
     Netns(Arc<str>),
-    /// A virtual machine, by its domain name.
-    Vm(Arc<str>),
-    /// A pod, by its UID.
-    Pod(Arc<str>),
+    /// A virtual machine.
+    Vm(Vm),
+    /// A pod.
+    Pod(Pod),
+    /// A batch job (Slurm), by its number.
+    Job(Arc<str>),
     /// Another process, by its name.
     Process(Arc<str>),
     /// Nobody.
     None,
     /// Not to be known: what is missing to see it.
     Unknown(MissingAccess),
+}
+
+/// A virtual machine that holds a VF. Two are the same if their domains have the same name.
+#[derive(Debug, Clone)]
+pub struct Vm {
+    /// The name of its domain.
+    pub domain: Arc<str>,
+    /// How its manager calls it: the name of an OpenStack instance, the number of a Proxmox machine. `None` if it has no
+    /// other name, or none that could be read.
+    pub title: Option<Arc<str>>,
+}
+
+impl Vm {
+    /// A machine of which only the domain is known.
+    pub fn new(domain: impl Into<Arc<str>>) -> Self {
+        Self { domain: domain.into(), title: None }
+    }
+}
+
+/// A pod that holds a VF. Two are the same if their UIDs are.
+#[derive(Debug, Clone)]
+pub struct Pod {
+    /// Its UID.
+    pub uid: Arc<str>,
+    /// Its name; `None` if it could not be read.
+    pub name: Option<PodName>,
+}
+
+/// The name of a pod, and of one of its containers.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct PodName {
+    /// Its namespace.
+    pub namespace: Arc<str>,
+    /// Its name.
+    pub pod: Arc<str>,
+    /// The container; `None` if it is unknown which of several it is.
+    pub container: Option<Arc<str>>,
+}
+
+impl Pod {
+    /// A pod of which only the UID is known.
+    pub fn new(uid: impl Into<Arc<str>>) -> Self {
+        Self { uid: uid.into(), name: None }
+    }
+}
+
+impl std::fmt::Display for Pod {
+    /// `namespace/name`; the UID if the name is unknown.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.name {
+            Some(name) => write!(f, "{}/{}", name.namespace, name.pod),
+            None => f.write_str(&self.uid),
+        }
+    }
+}
+
+impl std::fmt::Display for Vm {
+    /// `instance-0000001a (web1)`; the domain alone if it has no other name.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.title {
+            Some(title) => write!(f, "{} ({title})", self.domain),
+            None => f.write_str(&self.domain),
+        }
+    }
+}
+
+/// Compares, orders and hashes by one field: what else is known of a holder does not make it another.
+macro_rules! identified_by {
+    ($type:ty, $field:ident) => {
+        impl PartialEq for $type {
+            fn eq(&self, other: &Self) -> bool {
+                self.$field == other.$field
+            }
+        }
+        impl Eq for $type {}
+        impl PartialOrd for $type {
+            fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+                Some(self.cmp(other))
+            }
+        }
+        impl Ord for $type {
+            fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+                self.$field.cmp(&other.$field)
+            }
+        }
+        impl std::hash::Hash for $type {
+            fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+                self.$field.hash(state);
+            }
+        }
+    };
+}
+
+identified_by!(Vm, domain);
+identified_by!(Pod, uid);
+
+/// What a process belongs to, by its control groups.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CgroupOwner {
+    /// A pod, by UID.
+    Pod {
+        /// Its UID, with dashes; of a static pod the hash of its configuration.
+        uid: Arc<str>,
+        /// The container's identifier; `None` for a process of the pod itself, or beside its containers.
+        container: Option<Arc<str>>,
+    },
+    /// A virtual machine: its domain in libvirt, or its number in Proxmox.
+    Vm(Arc<str>),
+    /// A batch job (Slurm), by its number.
+    Job(Arc<str>),
+}
+
+impl CgroupOwner {
+    /// The pod's UID; `None` if it is no pod.
+    pub fn pod(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Pod { uid, .. } => Some(uid),
+            Self::Vm(_) | Self::Job(_) => None,
+        }
+    }
 }
 
 /// What hides a holder.
@@ -74,6 +197,7 @@ impl Holder {
             Self::Netns(_) => "netns",
             Self::Vm(_) => "vm",
             Self::Pod(_) => "pod",
+            Self::Job(_) => "job",
             Self::Process(_) => "process",
             Self::None => "none",
             Self::Unknown(_) => "unknown",
@@ -83,14 +207,16 @@ impl Holder {
     /// The `holder` label; empty where there is none.
     pub fn name(&self) -> &str {
         match self {
-            Self::Host(name) | Self::Netns(name) | Self::Vm(name) | Self::Pod(name) | Self::Process(name) => name,
+            Self::Host(name) | Self::Netns(name) | Self::Job(name) | Self::Process(name) => name,
+            Self::Vm(vm) => &vm.domain,
+            Self::Pod(pod) => &pod.uid,
             Self::None | Self::Unknown(_) => "",
         }
     }
 
     /// Whether somebody is known to use it besides this host's own drivers.
     pub const fn is_guest(&self) -> bool {
-        matches!(self, Self::Netns(_) | Self::Vm(_) | Self::Pod(_) | Self::Process(_))
+        matches!(self, Self::Netns(_) | Self::Vm(_) | Self::Pod(_) | Self::Job(_) | Self::Process(_))
     }
 }
 
@@ -107,26 +233,47 @@ struct HolderRecord {
     kind: Arc<str>,
     #[serde(default)]
     name: Arc<str>,
+    /// The machine's other name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    title: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespace: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pod: Option<Arc<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    container: Option<Arc<str>>,
 }
 
 impl From<Holder> for HolderRecord {
     fn from(holder: Holder) -> Self {
-        Self { kind: Arc::from(holder.kind()), name: Arc::from(holder.name()) }
+        let (kind, name) = (Arc::from(holder.kind()), Arc::from(holder.name()));
+        let record = Self { kind, name, title: None, namespace: None, pod: None, container: None };
+        match holder {
+            Holder::Vm(vm) => Self { title: vm.title, ..record },
+            Holder::Pod(Pod { name: Some(PodName { namespace, pod, container }), .. }) => {
+                Self { namespace: Some(namespace), pod: Some(pod), container, ..record }
+            }
+            _ => record,
+        }
     }
 }
 
 impl From<HolderRecord> for Holder {
     fn from(record: HolderRecord) -> Self {
-        let make = match &*record.kind {
-            "host" => Self::Host,
-            "netns" => Self::Netns,
-            "vm" => Self::Vm,
-            "pod" => Self::Pod,
-            "process" => Self::Process,
-            "none" => return Self::None,
-            _ => return Self::default(),
-        };
-        make(record.name)
+        let HolderRecord { kind, name, title, namespace, pod, container } = record;
+        match &*kind {
+            "host" => Self::Host(name),
+            "netns" => Self::Netns(name),
+            "vm" => Self::Vm(Vm { domain: name, title }),
+            "pod" => {
+                let pod_name = namespace.zip(pod).map(|(namespace, pod)| PodName { namespace, pod, container });
+                Self::Pod(Pod { uid: name, name: pod_name })
+            }
+            "job" => Self::Job(name),
+            "process" => Self::Process(name),
+            "none" => Self::None,
+            _ => Self::default(),
+        }
     }
 }
 
@@ -135,8 +282,9 @@ impl std::fmt::Display for Holder {
         match self {
             Self::Host(name) => write!(f, "this host ({name})"),
             Self::Netns(name) => write!(f, "network namespace {name}"),
-            Self::Vm(name) => write!(f, "VM {name}"),
-            Self::Pod(name) => write!(f, "pod {name}"),
+            Self::Vm(vm) => write!(f, "VM {vm}"),
+            Self::Pod(pod) => write!(f, "pod {pod}"),
+            Self::Job(id) => write!(f, "job {id}"),
             Self::Process(name) => write!(f, "process {name}"),
             Self::None => f.write_str("nobody"),
             Self::Unknown(missing) => write!(f, "unknown ({} would show it)", missing.as_str()),
@@ -164,8 +312,8 @@ pub struct Opener {
     pub name: Arc<str>,
     /// The domain that a QEMU runs.
     pub domain: Option<Arc<str>>,
-    /// The pod it belongs to, by UID.
-    pub pod: Option<Arc<str>>,
+    /// What it belongs to, by its control groups.
+    pub owner: Option<CgroupOwner>,
     /// What it has open.
     pub handles: Vec<DeviceFile>,
     /// When it started, in clock ticks since boot (`starttime` of `/proc/<pid>/stat`).
@@ -216,6 +364,33 @@ impl Claim {
     }
 }
 
+label_enum! {
+    /// What manages virtual machines: the `manager` label of `lanewatch_vf_vm_info`.
+    VmManager {
+        /// Libvirt without a manager that is known.
+        Libvirt = "libvirt",
+        /// OpenStack Nova.
+        OpenStack = "openstack",
+        /// oVirt and its kin.
+        Ovirt = "ovirt",
+        /// Proxmox VE.
+        Proxmox = "proxmox",
+    }
+}
+
+/// How a virtual machine is called outside of its host. What is not said is absent.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct VmIdentity {
+    /// Its manager.
+    pub manager: Option<VmManager>,
+    /// Its UUID (that of the OpenStack instance, too).
+    pub uuid: Option<Arc<str>>,
+    /// Its name there: an OpenStack instance's name, a Proxmox machine's number.
+    pub title: Option<Arc<str>>,
+    /// The OpenStack project it belongs to, by UUID.
+    pub project: Option<Arc<str>>,
+}
+
 /// A domain as libvirt's files describe it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Domain {
@@ -238,6 +413,8 @@ pub struct Domain {
     pub incoming_job: bool,
     /// Functions it names.
     pub claims: Vec<Claim>,
+    /// What its manager calls it.
+    pub identity: VmIdentity,
 }
 
 impl Domain {
@@ -272,6 +449,45 @@ pub struct Libvirt {
     pub has_live: bool,
 }
 
+/// A machine of Proxmox VE by its configuration (`/etc/pve/qemu-server/<vmid>.conf`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ProxmoxVm {
+    /// Its number.
+    pub number: Arc<str>,
+    /// Its name, which others may have, too.
+    pub name: Option<Arc<str>>,
+    /// Its UUID (`smbios1: uuid=…`).
+    pub uuid: Option<Arc<str>>,
+    /// Functions that it is given; without a function number all of the device.
+    pub functions: Vec<(PciAddress, GivenFunctions)>,
+}
+
+/// How much of a PCI device is given to a machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GivenFunctions {
+    /// One function.
+    One,
+    /// Every function.
+    All,
+}
+
+impl ProxmoxVm {
+    /// Whether it is given a function.
+    pub fn is_given(&self, address: PciAddress) -> bool {
+        self.functions.iter().any(|(given, extent)| {
+            let of_device = PciAddress { function: address.function, ..*given };
+            *given == address || (*extent == GivenFunctions::All && of_device == address)
+        })
+    }
+}
+
+/// Machines of Proxmox VE.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Proxmox {
+    /// Those of this node.
+    pub machines: Vec<ProxmoxVm>,
+}
+
 /// An interface in another network namespace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NamespaceInterface {
@@ -281,8 +497,8 @@ pub struct NamespaceInterface {
     pub netdev: Arc<str>,
     /// The namespace's name, or its number where it has none.
     pub namespace: Arc<str>,
-    /// The pod of the process through which it was seen.
-    pub pod: Option<Arc<str>>,
+    /// What the process through which it was seen belongs to.
+    pub owner: Option<CgroupOwner>,
 }
 
 /// A network namespace other than this host's own.
@@ -290,8 +506,8 @@ pub struct NamespaceInterface {
 pub struct NetworkNamespace {
     /// Its name, or its number where it has none.
     pub name: Arc<str>,
-    /// The pod of the process through which it was seen.
-    pub pod: Option<Arc<str>>,
+    /// What the process through which it was seen belongs to.
+    pub owner: Option<CgroupOwner>,
 }
 
 /// What other network namespaces show.

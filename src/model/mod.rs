@@ -19,6 +19,7 @@ pub mod line;
 pub mod link;
 pub mod net;
 pub mod pcie;
+pub mod pods;
 pub mod policy;
 pub mod rdma;
 pub mod reading;

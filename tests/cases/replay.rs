@@ -77,7 +77,7 @@ pub fn begin(
                 libvirt: host.join("libvirt"),
                 run_libvirt: host.join("run-libvirt"),
                 netns: host.join("netns"),
-                qid_map: None,
+                ..Roots::below(host)
             },
             route,
             ethtool: None,

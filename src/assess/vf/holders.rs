@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::holder::{
-    Claim, DeviceFile, Domain, Holder, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener, Openers,
+    CgroupOwner, Claim, DeviceFile, Domain, Holder, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener,
+    Openers, Pod, Proxmox, Vm, VmIdentity, VmManager,
 };
 use crate::model::ids::PciAddress;
+use crate::model::pods::PodNames;
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, Vf};
 
@@ -17,6 +19,8 @@ pub struct HolderSources<'a> {
     /// Libvirt's view.
     pub libvirt: Option<&'a Libvirt>,
     namespaces: Option<&'a Namespaces>,
+    proxmox: Option<&'a Proxmox>,
+    pods: Option<&'a PodNames>,
     claims: BTreeMap<PciAddress, Vec<(&'a Domain, &'a Claim)>>,
     by_group: BTreeMap<u32, Vec<&'a Opener>>,
     by_node: BTreeMap<&'a str, Vec<&'a Opener>>,
@@ -46,6 +50,8 @@ impl<'a> HolderSources<'a> {
             openers: snapshot.all().next(),
             libvirt: snapshot.all().next(),
             namespaces: snapshot.all().next(),
+            proxmox: snapshot.all().next(),
+            pods: snapshot.all().next(),
             ..Self::default()
         };
         for domain in sources.libvirt.iter().flat_map(|libvirt| &libvirt.domains) {
@@ -117,20 +123,21 @@ impl<'a> HolderSources<'a> {
     /// seen. `None` if that is unknown.
     pub fn lives(&self, holder: &Holder, pid: Option<u32>) -> Option<bool> {
         match holder {
-            Holder::Vm(name) => {
+            Holder::Vm(vm) => {
                 let libvirt = self.libvirt.filter(|libvirt| libvirt.readable);
-                let domain = libvirt?.domains.iter().find(|domain| domain.live && domain.name == *name);
+                let domain = libvirt?.domains.iter().find(|domain| domain.live && domain.name == vm.domain);
                 Some(domain.is_some_and(|domain| pid.is_none() || domain.pid.is_none() || domain.pid == pid))
             }
-            Holder::Pod(uid) => {
-                let seen = self.namespaces?.seen.iter().any(|namespace| namespace.pod.as_ref() == Some(uid));
+            Holder::Pod(pod) => {
+                let is_it = |owner: &CgroupOwner| owner.pod() == Some(&pod.uid);
+                let seen = self.namespaces?.seen.iter().any(|namespace| namespace.owner.as_ref().is_some_and(is_it));
                 (seen || self.namespaces?.missing.is_none()).then_some(seen)
             }
             Holder::Netns(name) => {
                 let seen = self.namespaces?.seen.iter().any(|namespace| namespace.name == *name);
                 (seen || self.namespaces?.missing.is_none()).then_some(seen)
             }
-            Holder::Host(_) | Holder::Process(_) | Holder::None | Holder::Unknown(_) => None,
+            Holder::Host(_) | Holder::Job(_) | Holder::Process(_) | Holder::None | Holder::Unknown(_) => None,
         }
     }
 
@@ -151,8 +158,12 @@ impl<'a> HolderSources<'a> {
             return Holder::Host(Arc::clone(netdev)).into();
         }
         if let Some(elsewhere) = self.elsewhere.get(&address) {
-            let pod = elsewhere.pod.clone().map(Holder::Pod);
-            return pod.unwrap_or_else(|| Holder::Netns(Arc::clone(&elsewhere.namespace))).into();
+            return match &elsewhere.owner {
+                // The process through which it was seen need not be of the container that uses it.
+                Some(CgroupOwner::Pod { uid, .. }) => Holder::Pod(self.pod(uid, None)),
+                _ => Holder::Netns(Arc::clone(&elsewhere.namespace)),
+            }
+            .into();
         }
         if let Some(device) = vf.devices.first() {
             return Holder::Host(Arc::from(device.as_str())).into();
@@ -181,32 +192,38 @@ impl<'a> HolderSources<'a> {
         let may_be_open = vf.is_for_user_space() || vf.driver.is_none();
         let by_group = || vf.iommu_group.filter(|_| may_be_open).and_then(|group| self.by_group.get(&group));
         let openers = self.by_function.get(&address).or_else(by_node).or_else(by_group)?;
-        // A domain outranks a pod, and that a mere process. Among equals the present holder stays; else it is the one
+        // A domain outranks a pod, that a job, and that a mere process. Among equals the present holder stays; else it is the one
         // that was there first: a secondary process of DPDK comes after its primary.
         let rank = |opener: &&Opener| {
-            let kind = match (self.domain_of(opener, address), &opener.pod) {
+            let kind = match (self.domain_of(opener, address), &opener.owner) {
                 (Some(_), _) => 0,
-                (None, Some(_)) => 1,
-                (None, None) => 2,
+                (None, Some(CgroupOwner::Pod { .. })) => 1,
+                (None, Some(_)) => 2,
+                (None, None) => 3,
             };
             (kind, Some(opener.pid) != present, opener.started.unwrap_or(u64::MAX), opener.pid)
         };
         openers.iter().copied().min_by_key(rank)
     }
 
-    /// The domain that a process runs, by its command line or by libvirt's status.
+    /// The domain that a process runs, by its command line, libvirt's status or its control group.
     fn domain_of(&self, opener: &Opener, address: PciAddress) -> Option<Arc<str>> {
         let of_pid = |(domain, _): &(&'a Domain, &'a Claim)| domain.pid == Some(opener.pid);
         let by_libvirt = || self.live_claims(address).find(of_pid).map(|(domain, _)| Arc::clone(&domain.name));
-        opener.domain.clone().or_else(by_libvirt)
+        let by_group = || match &opener.owner {
+            Some(CgroupOwner::Vm(name)) => Some(Arc::clone(name)),
+            _ => None,
+        };
+        opener.domain.clone().or_else(by_libvirt).or_else(by_group)
     }
 
-    /// A machine by its domain's name, else a pod, else the process itself.
+    /// A machine by its domain's name, else a pod or job, else the process itself.
     fn of_process(&self, opener: &Opener, address: PciAddress) -> ResolvedHolder {
-        let holder = match (self.domain_of(opener, address), &opener.pod) {
-            (Some(domain), _) => Holder::Vm(domain),
-            (None, Some(pod)) => Holder::Pod(Arc::clone(pod)),
-            (None, None) => Holder::Process(Arc::clone(&opener.name)),
+        let holder = match (self.domain_of(opener, address), &opener.owner) {
+            (Some(domain), _) => Holder::Vm(self.machine(domain, address)),
+            (None, Some(CgroupOwner::Pod { uid, container })) => Holder::Pod(self.pod(uid, container.as_ref())),
+            (None, Some(CgroupOwner::Job(id))) => Holder::Job(Arc::clone(id)),
+            (None, Some(CgroupOwner::Vm(_)) | None) => Holder::Process(Arc::clone(&opener.name)),
         };
         ResolvedHolder { holder, pid: Some(opener.pid) }
     }
@@ -220,9 +237,38 @@ impl<'a> HolderSources<'a> {
             return Holder::None.into();
         }
         if let Some((domain, _)) = claimant {
-            return ResolvedHolder { holder: Holder::Vm(Arc::clone(&domain.name)), pid: domain.pid };
+            let machine = self.machine(Arc::clone(&domain.name), address);
+            return ResolvedHolder { holder: Holder::Vm(machine), pid: domain.pid };
         }
         Holder::Unknown(self.missing()).into()
+    }
+
+    fn pod(&self, uid: &Arc<str>, container: Option<&Arc<str>>) -> Pod {
+        self.pods.map_or_else(|| Pod::new(Arc::clone(uid)), |names| names.pod(uid, container))
+    }
+
+    fn machine(&self, domain: Arc<str>, address: PciAddress) -> Vm {
+        let title = self.identity(&domain, Some(address)).and_then(|identity| identity.title);
+        Vm { domain, title }
+    }
+
+    /// How a domain is called outside of this host; `None` if nothing says so. Names of Proxmox machines need not be unique:
+    /// the machine is the one that is given the function, else the only one of that name.
+    pub fn identity(&self, domain: &str, address: Option<PciAddress>) -> Option<VmIdentity> {
+        let libvirt = self.libvirt.iter().flat_map(|libvirt| &libvirt.domains).find(|known| *known.name == *domain);
+        let of_proxmox = || {
+            let machines = &self.proxmox?.machines;
+            let named = || machines.iter().filter(|vm| vm.name.as_deref() == Some(domain) || *vm.number == *domain);
+            let given = named().find(|vm| address.is_some_and(|address| vm.is_given(address)));
+            let vm = given.or_else(|| named().next().filter(|_| named().count() == 1))?;
+            Some(VmIdentity {
+                manager: Some(VmManager::Proxmox),
+                uuid: vm.uuid.clone(),
+                title: Some(Arc::clone(&vm.number)).filter(|number| **number != *domain),
+                project: None,
+            })
+        };
+        libvirt.map(|domain| domain.identity.clone()).or_else(of_proxmox)
     }
 
     fn missing(&self) -> MissingAccess {

@@ -114,6 +114,7 @@ fn lost(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                 .address(vf.address)
                 .with_evidence("holder_kind", Some(user.kind()))
                 .with_evidence("holder", Some(user.name()))
+                .with_holder_names(user)
                 .hold(VF_HOLD),
         );
     }
@@ -126,7 +127,7 @@ fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Conditio
     let live = distinct(true);
     let holder = &seen.row.holder;
     let held_by = match holder {
-        Holder::Vm(name) => Some(&**name),
+        Holder::Vm(vm) => Some(&*vm.domain),
         _ => None,
     };
     let name = seen.name();

@@ -115,8 +115,8 @@ pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     let machines = &scene.view.history.vf_map.machines;
     let mut held: BTreeMap<&str, Vec<VfIdentity>> = BTreeMap::new();
     for seen in scene.vfs() {
-        if let Holder::Vm(name) = &seen.row.holder {
-            held.entry(name).or_default().push(seen.row.identity);
+        if let Holder::Vm(vm) = &seen.row.holder {
+            held.entry(&vm.domain).or_default().push(seen.row.identity);
         }
     }
     for seen in scene.vfs() {
@@ -130,8 +130,8 @@ pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
         let under = tenure.filter(|tenure| !is_its_own && tenure.identity.differs(&row.identity));
         let under = under.map(|tenure| tenure.identity);
         let expected = || {
-            let Holder::Vm(name) = &row.holder else { return None };
-            let (expected, now) = (machines.get(name)?, held.get(&**name)?);
+            let Holder::Vm(vm) = &row.holder else { return None };
+            let (expected, now) = (machines.get(&vm.domain)?, held.get(&*vm.domain)?);
             if row.identity.is_empty() || expected.iter().any(|one| one.is(&row.identity)) {
                 return None;
             }

@@ -82,6 +82,7 @@ impl Seen<'_> {
             .with_evidence("driver", self.vf.driver.as_deref())
             .with_evidence("holder_kind", Some(holder.kind()))
             .with_evidence("holder", Some(holder.name()).filter(|name| !name.is_empty()))
+            .with_holder_names(holder)
             .hold(VF_HOLD)
     }
 

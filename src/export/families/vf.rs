@@ -1,7 +1,9 @@
 //! PFs, their VFs, who holds them, and the state of the map.
 
+use crate::assess::vf::holders::HolderSources;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
+use crate::model::holder::{Holder, Pod, VmManager};
 use crate::model::sriov::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
 use crate::model::time::unix_seconds;
@@ -71,6 +73,26 @@ pub const FAMILIES: &[Family] = &[
         worst: ONE,
         since: FIRST_RELEASE,
         write: holders,
+    },
+    Family {
+        name: "lanewatch_vf_pod_info",
+        kind: MetricKind::Info,
+        help: "Pod that uses a VF (names of directories in /var/log/pods by the UID in /proc/<pid>/cgroup); absent \
+               if no pod does, or its name is unknown.",
+        labels: &["pf", "vf", "pci_address", "namespace", "pod", "container", "uid"],
+        worst: "1 a VF, or one of lanewatch_vf_vm_info",
+        since: FIRST_RELEASE,
+        write: pods,
+    },
+    Family {
+        name: "lanewatch_vf_vm_info",
+        kind: MetricKind::Info,
+        help: "VM that uses a VF, as its manager calls it (metadata in libvirt's files, /etc/pve/qemu-server); absent \
+               if no VM does, or nothing describes it.",
+        labels: &["pf", "vf", "pci_address", "domain", "manager", "name", "uuid", "project"],
+        worst: "1 a VF, or one of lanewatch_vf_pod_info",
+        since: FIRST_RELEASE,
+        write: machines,
     },
     traffic("lanewatch_vf_received_bytes_total", "Bytes a VF received (IFLA_VF_STATS).", |view, out| {
         count(view, out, |traffic| traffic.received_bytes);
@@ -243,6 +265,49 @@ fn holders(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
             let (kind, name) = (row.holder.kind(), row.holder.name());
             out.info(&[pf.address.into(), vf.number.into(), kind.into(), name.into()]);
         }
+    });
+}
+
+/// Calls for each VF in the map with its holder.
+fn held(view: &ReportView<'_>, mut write: impl FnMut(&Pf, &Vf, &Holder)) {
+    each(view, |pf, vf| {
+        let key = VfKey { pf: pf.address, vf: vf.number };
+        if let Some(row) = view.report.vf_map.vfs.get(&key) {
+            write(pf, vf, &row.holder);
+        }
+    });
+}
+
+fn pods(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    held(view, |pf, vf, holder| {
+        let Holder::Pod(Pod { uid, name: Some(name) }) = holder else { return };
+        out.info(&[
+            pf.address.into(),
+            vf.number.into(),
+            vf.address.into(),
+            (&*name.namespace).into(),
+            (&*name.pod).into(),
+            name.container.as_ref().into(),
+            (&**uid).into(),
+        ]);
+    });
+}
+
+fn machines(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let sources = HolderSources::new(&view.report.snapshot);
+    held(view, |pf, vf, holder| {
+        let Holder::Vm(vm) = holder else { return };
+        let Some(identity) = sources.identity(&vm.domain, vf.address) else { return };
+        out.info(&[
+            pf.address.into(),
+            vf.number.into(),
+            vf.address.into(),
+            (&*vm.domain).into(),
+            identity.manager.map(VmManager::as_str).into(),
+            identity.title.as_deref().into(),
+            identity.uuid.as_deref().into(),
+            identity.project.as_deref().into(),
+        ]);
     });
 }
 

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 use super::findings::{SCHEMA, host};
 use crate::assess::vf::holders::HolderSources;
 use crate::model::finding::Event;
-use crate::model::holder::Holder;
+use crate::model::holder::{Holder, Pod, VmManager};
+use crate::model::ids::PciAddress;
 use crate::model::sriov::{Fabric, Pf, Vf, VfConfig, VfDetail, VfKey, VfLink, Vlan};
 use crate::model::time::rfc3339;
 use crate::model::vfmap::{MappedVf, Signal, Verification};
@@ -66,6 +67,8 @@ pub(super) fn pf_value(report: &HostReport, pf: &Pf) -> Value {
             "kind": held.holder.kind(),
             "name": Some(held.holder.name()).filter(|name| !name.is_empty()),
             "pid": held.pid,
+            "pod": pod_value(&held.holder),
+            "vm": vm_value(&sources, &held.holder, Some(pf.address)),
         })),
         "vfs": pf.vfs.iter().map(|vf| vf_value(report, &sources, pf, vf)).collect::<Vec<_>>(),
     })
@@ -102,7 +105,7 @@ fn vf_value(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) 
         "devices": vf.devices,
         "node": vf.node,
         "representor": vf.representor,
-        "holder": row.map(holder_value),
+        "holder": row.map(|row| holder_value(sources, row, vf.address)),
         "trust": row.map(|row| trust_value(row.verification)),
     })
 }
@@ -123,7 +126,26 @@ fn config_value(config: &VfConfig) -> Value {
     })
 }
 
-fn holder_value(row: &MappedVf) -> Value {
+/// The names of a pod; null for any other holder, and while they are unknown.
+fn pod_value(holder: &Holder) -> Value {
+    let Holder::Pod(Pod { uid, name: Some(name) }) = holder else { return Value::Null };
+    json!({ "namespace": name.namespace, "pod": name.pod, "container": name.container, "uid": uid })
+}
+
+/// How a machine's manager calls it; null for any other holder, and if nothing describes it.
+fn vm_value(sources: &HolderSources<'_>, holder: &Holder, address: Option<PciAddress>) -> Value {
+    let Holder::Vm(vm) = holder else { return Value::Null };
+    let Some(identity) = sources.identity(&vm.domain, address) else { return Value::Null };
+    json!({
+        "domain": vm.domain,
+        "manager": identity.manager.map(VmManager::as_str),
+        "name": identity.title,
+        "uuid": identity.uuid,
+        "project": identity.project,
+    })
+}
+
+fn holder_value(sources: &HolderSources<'_>, row: &MappedVf, address: Option<PciAddress>) -> Value {
     let tenure = row.tenure.as_ref().filter(|tenure| tenure.holder == row.holder);
     let missing = match row.holder {
         Holder::Unknown(missing) => Some(missing.as_str()),
@@ -135,6 +157,8 @@ fn holder_value(row: &MappedVf) -> Value {
         "pid": tenure.and_then(|tenure| tenure.pid),
         "since": tenure.map(|tenure| rfc3339(tenure.since)),
         "missing": missing,
+        "pod": pod_value(&row.holder),
+        "vm": vm_value(sources, &row.holder, address),
     })
 }
 

@@ -6,7 +6,7 @@ use crate::model::benchmark::{
     Statistic,
 };
 use crate::model::counter::{self, Counters};
-use crate::model::holder::Holder;
+use crate::model::holder::{Holder, Vm};
 use crate::model::ids::{DeviceName, Guid, PortKey};
 use crate::model::pcie::{AerClass, FunctionKind, LinkEnd, PciClass, PciFunction};
 use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, Port, PortRate, PortState, RdmaDevice, Speed};
@@ -184,7 +184,7 @@ pub(super) fn pf() -> Pf {
 /// Who holds that VF.
 pub(super) fn vf_map() -> VfMap {
     let pf = address("0000:98:00.0");
-    let holder = Holder::Vm(Arc::from("vm1"));
+    let holder = Holder::Vm(Vm::new("vm1"));
     let since = now().wall - Duration::from_secs(60);
     let tenure = Tenure {
         holder: holder.clone(),

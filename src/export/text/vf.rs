@@ -10,7 +10,7 @@ use crate::assess::vf::holders::HolderSources;
 use crate::assess::visibility::missing_of;
 use crate::export::view::groups;
 use crate::model::finding::Event;
-use crate::model::holder::Holder;
+use crate::model::holder::{Holder, Pod};
 use crate::model::ids::DeviceName;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::units::counted;
@@ -41,7 +41,7 @@ pub fn map(report: &HostReport, pfs: &[&Pf], changes: Option<&[Event]>, style: &
             write_group(&mut out, report, &group, style, None, "");
         }
     }
-    let limited = missing_of(&report.snapshot, &report.vf_map, |name| matches!(name, "holders" | "sriov"));
+    let limited = missing_of(&report.snapshot, &report.vf_map, |name| matches!(name, "holders" | "pods" | "sriov"));
     out.push_str(&style.limits(&limited, true));
     if let Some(changes) = changes {
         out.push_str(if changes.is_empty() { "\nno changes\n" } else { "\nchanges (UTC)\n" });
@@ -141,6 +141,11 @@ fn holder(holder: &Holder) -> String {
     match holder {
         Holder::None => "unused".to_owned(),
         Holder::Unknown(_) => "unknown".to_owned(),
+        Holder::Pod(Pod { name: Some(name), .. }) => {
+            let container = name.container.as_ref().map(|container| format!(" ({container})")).unwrap_or_default();
+            format!("pod {}/{}{container}", name.namespace, name.pod)
+        }
+        Holder::Vm(vm) => format!("vm {vm}"),
         known => format!("{} {}", known.kind(), known.name()),
     }
 }

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use quick_xml::XmlVersion;
 use quick_xml::events::{BytesStart, Event};
-use quick_xml::reader::Reader;
+use quick_xml::name::ResolveResult;
+use quick_xml::reader::NsReader;
 
 use super::content;
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::io::{DirStamp, Roots, reason_of};
-use crate::model::holder::{Claim, Domain, Libvirt};
+use crate::model::holder::{Claim, Domain, Libvirt, VmIdentity, VmManager};
 use crate::model::ids::PciAddress;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
@@ -126,21 +127,27 @@ fn attributes(element: &BytesStart<'_>) -> BTreeMap<String, String> {
 /// Parses a domain's file: a `domstatus` with a `domain` in it, or a `domain` alone. `None` if it is anything else.
 pub fn domain(bytes: &[u8]) -> Option<Domain> {
     let text = std::str::from_utf8(bytes).ok()?;
-    let mut reader = Reader::from_str(text);
+    let mut reader = NsReader::from_str(text);
     let mut state = DomainParser::default();
     loop {
-        match reader.read_event().ok()? {
-            Event::Start(element) => state.open(&element),
-            Event::Empty(element) => {
-                state.open(&element);
+        match reader.read_resolved_event().ok()? {
+            (space, Event::Start(element)) => state.open(&space, &element),
+            (space, Event::Empty(element)) => {
+                state.open(&space, &element);
                 state.close();
             }
-            Event::End(_) => state.close(),
-            Event::Text(text) if state.at(&["domain", "name"]) => state.name.push_str(&text),
-            Event::GeneralRef(reference) if state.at(&["domain", "name"]) => {
-                state.name.push_str(quick_xml::escape::resolve_predefined_entity(&reference).unwrap_or_default());
+            (_, Event::End(_)) => state.close(),
+            (_, Event::Text(text)) => {
+                if let Some(value) = state.text() {
+                    value.push_str(&text);
+                }
             }
-            Event::Eof => break,
+            (_, Event::GeneralRef(reference)) => {
+                if let Some(value) = state.text() {
+                    value.push_str(quick_xml::escape::resolve_predefined_entity(&reference).unwrap_or_default());
+                }
+            }
+            (_, Event::Eof) => break,
             _ => {}
         }
     }
@@ -152,6 +159,13 @@ pub fn domain(bytes: &[u8]) -> Option<Domain> {
 struct DomainParser {
     path: Vec<String>,
     name: String,
+    uuid: String,
+    title: String,
+    project: Option<Arc<str>>,
+    /// Whose metadata is being read.
+    metadata: Option<VmManager>,
+    /// Whose metadata there is.
+    manager: Option<VmManager>,
     state: Option<Arc<str>>,
     reason: Option<Arc<str>>,
     pid: Option<u32>,
@@ -179,7 +193,20 @@ impl DomainParser {
         self.path.len() >= names.len() && self.path.iter().rev().zip(names.iter().rev()).all(|(a, b)| a == b)
     }
 
-    fn open(&mut self, element: &BytesStart<'_>) {
+    /// The value that the text at this place belongs to.
+    fn text(&mut self) -> Option<&mut String> {
+        if self.at(&["domain", "name"]) {
+            Some(&mut self.name)
+        } else if self.at(&["domain", "uuid"]) {
+            Some(&mut self.uuid)
+        } else if self.metadata == Some(VmManager::OpenStack) && self.at(&["metadata", "instance", "name"]) {
+            Some(&mut self.title)
+        } else {
+            None
+        }
+    }
+
+    fn open(&mut self, space: &ResolveResult<'_>, element: &BytesStart<'_>) {
         let name = element.local_name().into_inner().to_owned();
         let values = attributes(element);
         let get = |key: &str| values.get(key).map(String::as_str);
@@ -193,6 +220,13 @@ impl DomainParser {
                 self.pid = get("pid").and_then(|pid| pid.parse().ok()).filter(|pid| *pid != 0);
             }
             "job" if self.at(&["domstatus", "job"]) => self.incoming = get("async") == Some("migration in"),
+            _ if self.path.iter().rev().nth(1).is_some_and(|above| above == "metadata") => {
+                self.metadata = manager_of(space);
+                self.manager = self.manager.or(self.metadata);
+            }
+            "project" if self.metadata == Some(VmManager::OpenStack) && self.at(&["instance", "owner", "project"]) => {
+                self.project = get("uuid").map(Arc::from);
+            }
             "domain" => self.id = get("id").and_then(|id| id.parse().ok()),
             "hostdev" if self.at(&["devices", "hostdev"]) => {
                 self.device = Some(HostDevice { given: get("type") == Some("pci"), ..HostDevice::default() });
@@ -235,7 +269,15 @@ impl DomainParser {
             Some(state) => !matches!(&**state, "shutoff" | "crashed" | "nostate"),
             None => self.id.is_some(),
         };
+        let known = |value: &str| Some(value.trim()).filter(|value| !value.is_empty()).map(text::name);
+        let identity = VmIdentity {
+            manager: Some(self.manager.unwrap_or(VmManager::Libvirt)),
+            uuid: known(&self.uuid),
+            title: known(&self.title),
+            project: self.project,
+        };
         Some(Domain {
+            identity,
             name: Some(self.name.trim()).filter(|name| !name.is_empty()).map(text::name)?,
             live,
             state: self.state,
@@ -246,6 +288,16 @@ impl DomainParser {
             incoming_job: self.incoming,
             claims: self.claims,
         })
+    }
+}
+
+/// Whose metadata an element is, by its namespace: prefixes are free, and the end of the address is a version.
+fn manager_of(space: &ResolveResult<'_>) -> Option<VmManager> {
+    let ResolveResult::Bound(space) = space else { return None };
+    match space.0 {
+        uri if uri.starts_with("http://openstack.org/xmlns/libvirt/nova/") => Some(VmManager::OpenStack),
+        uri if uri.starts_with("http://ovirt.org/vm/") => Some(VmManager::Ovirt),
+        _ => None,
     }
 }
 

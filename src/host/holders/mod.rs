@@ -1,9 +1,11 @@
 //! Who uses functions that are passed through: processes with vfio or uio open, libvirt domains, other network
 //! namespaces. Reads files only, never hardware.
 
+pub mod cgroup;
 pub mod libvirt;
 mod namespaces;
 mod processes;
+mod proxmox;
 mod qemu;
 pub mod recorded;
 
@@ -14,7 +16,7 @@ use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, GoneReader, ReadContext, Setup, Spec};
 use super::io::{Capabilities, HostIo, reason_of};
-use crate::model::holder::MissingAccess;
+use crate::model::holder::{CgroupOwner, MissingAccess};
 use crate::model::reading::ReadError;
 
 /// The collector of holders.
@@ -30,13 +32,18 @@ pub const SPEC: Spec = Spec {
 const PROCESSES: &str = "processes";
 const LIBVIRT: &str = "libvirt";
 const NAMESPACES: &str = "namespaces";
+const PROXMOX: &str = "proxmox";
 
 struct HolderCollector;
 
 impl Collector for HolderCollector {
-    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         let found = |key: &str| Discovered { key: Arc::from(key), device: None };
-        Ok(vec![found(LIBVIRT), found(NAMESPACES), found(PROCESSES)])
+        let mut all = vec![found(LIBVIRT), found(NAMESPACES), found(PROCESSES)];
+        if cx.host.io.stamp(&cx.host.roots.proxmox).is_ok() {
+            all.push(found(PROXMOX));
+        }
+        Ok(all)
     }
 
     fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
@@ -44,6 +51,7 @@ impl Collector for HolderCollector {
             PROCESSES => Box::new(processes::ProcessReader::default()),
             LIBVIRT => Box::new(libvirt::LibvirtReader::default()),
             NAMESPACES => Box::new(namespaces::NamespaceReader::default()),
+            PROXMOX => Box::new(proxmox::ProxmoxReader::default()),
             _ => Box::new(GoneReader),
         }
     }
@@ -83,25 +91,11 @@ fn pids(cx: &ReadContext<'_>) -> io::Result<Vec<u32>> {
     Ok(pids)
 }
 
-/// The pod that a process belongs to, by UID, from its control group: `…/kubepods-burstable-pod<uid>.slice/…` or
-/// `…/kubepods/burstable/pod<uid>/…`.
-fn pod(cx: &ReadContext<'_>, pid: u32) -> Option<Arc<str>> {
-    let bytes = content(&*cx.host.io, &cx.host.procfs.join(pid.to_string()).join("cgroup"), 4096).ok()?;
-    pod_of(std::str::from_utf8(&bytes).ok()?)
-}
-
-fn pod_of(cgroup: &str) -> Option<Arc<str>> {
-    let parts = cgroup.lines().filter(|line| line.contains("kubepods")).flat_map(|line| line.split('/'));
-    for part in parts {
-        let part = part.strip_suffix(".slice").unwrap_or(part);
-        let Some((_, uid)) = part.rsplit_once("pod") else { continue };
-        let uid: String = uid.chars().map(|c| if c == '_' { '-' } else { c }).collect();
-        let known = uid.len() >= 8 && uid.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-        if known {
-            return Some(Arc::from(uid));
-        }
-    }
-    None
+/// What a process belongs to, by its control groups.
+fn owner(cx: &ReadContext<'_>, pid: u32) -> Option<CgroupOwner> {
+    let path = cx.host.procfs.join(pid.to_string()).join("cgroup");
+    let bytes = content(&*cx.host.io, &path, cgroup::LONGEST).ok()?;
+    cgroup::owner(std::str::from_utf8(&bytes).ok()?)
 }
 
 #[cfg(test)]
@@ -161,7 +155,8 @@ mod tests {
         assert!(openers.missing.is_none() && openers.visible);
         let [vm, pod, program] = &openers.openers[..] else { panic!("{openers:?}") };
         assert_eq!((vm.domain.as_deref(), &*vm.handles), (Some("vm1"), &[DeviceFile::Group(40)][..]));
-        assert_eq!(pod.pod.as_deref(), Some("3b1f0a52-1111-4222-8333-944444444444"));
+        let uid = pod.owner.as_ref().and_then(CgroupOwner::pod);
+        assert_eq!(uid.map(|uid| &**uid), Some("3b1f0a52-1111-4222-8333-944444444444"));
         assert_eq!(
             program.handles,
             [DeviceFile::Node("uio2".into()), DeviceFile::Function("0000:98:00.4".parse().unwrap())]
@@ -211,7 +206,7 @@ mod tests {
             (eth1.address.to_string().as_str(), &*eth1.netdev, &*eth1.namespace),
             ("0000:98:00.1", "eth1", "200")
         );
-        assert!(eth1.pod.is_some() && found.missing.is_none());
+        assert!(eth1.owner.is_some() && found.missing.is_none());
         // The `/sys` of another namespace does not show this one.
         harness.memory.set("/proc/20/net/dev", "Inter-|   Receive\n face |bytes\n    lo: 0 0\n");
         let found: Namespaces = read(&mut harness);
@@ -265,21 +260,11 @@ mod tests {
         assert_eq!(harness.faults, []);
     }
 
-    #[test]
-    fn pods_of_both_forms() {
-        let of = |text: &str| pod_of(text).map(|uid| uid.to_string());
-        assert_eq!(of(POD).as_deref(), Some("3b1f0a52-1111-4222-8333-944444444444"));
-        let old = "5:cpu:/kubepods/burstable/pod3b1f0a52-1111-4222-8333-944444444444/ab\n";
-        assert_eq!(of(old).as_deref(), Some("3b1f0a52-1111-4222-8333-944444444444"));
-        assert_eq!((of("0::/user.slice\n"), of("0::/kubepods.slice\n")), (None, None));
-    }
-
     proptest! {
         #[test]
         fn any_domain_file_parses_without_a_panic(text in "(<[a-z ='0-9/]{0,20}>|[a-z&;]{0,8}){0,20}") {
             let _ = domain(text.as_bytes());
             let _ = domain(LIVE.as_bytes().get(..text.len() * 7 % LIVE.len()).unwrap());
-            let _ = pod_of(&text);
         }
     }
 

@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::{content, hides_target, is_refusal, pids, pod};
+use super::{content, hides_target, is_refusal, owner, pids};
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
 use crate::model::holder::{MissingAccess, NamespaceInterface, Namespaces, NetworkNamespace};
@@ -71,8 +71,8 @@ impl DeviceReader for NamespaceReader {
                 .find_map(|pid| interfaces(cx, *pid, &name).map_err(|hidden| missing = missing.or(Some(hidden))).ok());
             match seen {
                 Some(interfaces) => {
-                    let pod = pids.iter().find_map(|pid| pod(cx, *pid));
-                    found.seen.push(NetworkNamespace { name, pod });
+                    let owner = pids.iter().find_map(|pid| owner(cx, *pid));
+                    found.seen.push(NetworkNamespace { name, owner });
                     found.interfaces.extend(interfaces);
                 }
                 None => found.missing = found.missing.or(missing),
@@ -120,10 +120,10 @@ fn interfaces(cx: &ReadContext<'_>, pid: u32, namespace: &Arc<str>) -> Result<Ve
         // `../../devices/pci0000:97/…/0000:98:00.1/net/eth0`
         target.ancestors().skip(1).find_map(address_of_path)
     };
-    let pod = pod(cx, pid);
+    let owner = owner(cx, pid);
     let found = listed.iter().filter_map(|name| {
-        let (netdev, namespace, pod) = (Arc::from(name.as_str()), Arc::clone(namespace), pod.clone());
-        Some(NamespaceInterface { address: function(name)?, netdev, namespace, pod })
+        let (netdev, namespace, owner) = (Arc::from(name.as_str()), Arc::clone(namespace), owner.clone());
+        Some(NamespaceInterface { address: function(name)?, netdev, namespace, owner })
     });
     Ok(found.collect())
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::qemu::parse_command_line;
-use super::{content, hides_list, hides_target, is_refusal, pids, pod};
+use super::{content, hides_list, hides_target, is_refusal, owner, pids};
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
@@ -174,7 +174,7 @@ fn inspect(cx: &ReadContext<'_>, pid: u32) -> Result<Option<Opener>, ProcessErro
         pid,
         name: name(cx, pid).unwrap_or_else(|| Arc::from(pid.to_string())),
         domain: parse_command_line(&line).and_then(|line| line.domain),
-        pod: pod(cx, pid),
+        owner: owner(cx, pid),
         handles,
         started: start_time(&stat),
     }))

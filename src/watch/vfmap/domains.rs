@@ -146,8 +146,8 @@ fn ask_for_proof(draft: &mut VfMapDraft<'_>, vfs: &BTreeMap<PciAddress, (VfKey, 
     let Some(records) = &draft.map.domains else { return };
     for (key, vf) in vfs.values() {
         let Some(mapped) = draft.map.vfs.get_mut(key) else { continue };
-        let (Holder::Vm(name), Some(tenure)) = (&mapped.holder, &mut mapped.tenure) else { continue };
-        let Some(record) = records.get(name).filter(|record| record.arrived) else { continue };
+        let (Holder::Vm(vm), Some(tenure)) = (&mapped.holder, &mut mapped.tenure) else { continue };
+        let Some(record) = records.get(&vm.domain).filter(|record| record.arrived) else { continue };
         if tenure.arrival || mapped.address.is_some_and(|address| record.attached.contains(&address)) {
             continue;
         }

@@ -111,10 +111,10 @@ fn forget_owners_of_gone(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>
 fn remember_machines(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>) {
     let mut now: BTreeMap<Arc<str>, Vec<(&MappedVf, VfIdentity)>> = BTreeMap::new();
     for row in draft.map.vfs.values() {
-        if let Holder::Vm(name) = &row.holder
+        if let Holder::Vm(vm) = &row.holder
             && !row.identity.is_empty()
         {
-            now.entry(Arc::clone(name)).or_default().push((row, row.identity));
+            now.entry(Arc::clone(&vm.domain)).or_default().push((row, row.identity));
         }
     }
     let wanted = |row: &MappedVf| {
@@ -317,6 +317,127 @@ mod tests {
             assert_eq!(guest.count(Signal::MachineChanged), 1);
         }
     }
+    mod pods {
+        //! Pods that get VFs, move, are evicted and come back under the same name.
+
+        use super::*;
+        use crate::export::{Format, Process, encode};
+        use crate::model::holder::CgroupOwner;
+        use crate::model::pods::LoggedPod;
+
+        const FIRST: &str = "3b1f0a52-1111-4222-8333-944444444444";
+        const SECOND: &str = "5c2e1b63-1111-4222-8333-944444444444";
+
+        impl World {
+            /// The kubelet makes the log directory of a pod.
+            fn logs(&mut self, uid: &str, namespace: &str, name: &str, containers: &[&str]) -> &mut Self {
+                let containers = containers.iter().map(|name| Arc::from(*name)).collect();
+                let logged = LoggedPod { namespace: Arc::from(namespace), name: Arc::from(name), containers };
+                self.pods.pods.insert(Arc::from(uid), logged);
+                self
+            }
+
+            /// A process of a pod opens a VF's group.
+            fn runs(&mut self, uid: &str, pid: u32, number: u32) -> &mut Self {
+                self.openers.openers.push(Opener {
+                    pid,
+                    name: Arc::from("dpdk-testpmd"),
+                    owner: Some(CgroupOwner::Pod { uid: Arc::from(uid), container: None }),
+                    handles: vec![DeviceFile::Group(40 + number)],
+                    ..Opener::default()
+                });
+                self
+            }
+
+            fn ends(&mut self, pid: u32) -> &mut Self {
+                self.openers.openers.retain(|opener| opener.pid != pid);
+                self
+            }
+
+            /// The pods in the metrics.
+            fn series(&self) -> Vec<String> {
+                let report = Arc::new(self.last.clone().unwrap());
+                let mut text = String::new();
+                encode(Format::Text, &report, &Arc::default(), Process::default(), &mut text).unwrap();
+                let of_pods = text.lines().filter(|line| line.starts_with("lanewatch_vf_pod_info{"));
+                of_pods.map(|line| line.split_once("namespace=").unwrap().1.to_owned()).collect()
+            }
+
+            fn holder(&self) -> String {
+                self.last.as_ref().unwrap().vf_map.vfs.values().next().unwrap().holder.to_string()
+            }
+
+            fn news(&self) -> Vec<String> {
+                let report = self.last.as_ref().unwrap();
+                let changes = report.events.iter().filter(|event| event.kind == EventKind::VfChanged);
+                changes.map(|event| event.text.clone()).filter(|text| text.contains("holder")).collect()
+            }
+        }
+
+        fn line(name: &str, uid: &str) -> String {
+            format!("\"ml\",pod=\"{name}\",container=\"worker\",uid=\"{uid}\"}} 1")
+        }
+
+        #[test]
+        fn a_pod_is_named_at_each_step_and_no_name_is_stale() {
+            let mut world = world(1);
+            world.bind(0, "vfio-pci").logs(FIRST, "ml", "train-0", &["worker"]).pass(60).is_quiet();
+            assert_eq!(world.series(), [""; 0]);
+            world.runs(FIRST, 20, 0).pass(15).is_quiet();
+            assert_eq!((world.holder(), world.series()), ("pod ml/train-0".to_owned(), vec![line("train-0", FIRST)]));
+            // Evicted: the process ends, and its logs stay for a while.
+            world.ends(20).pass(15).is_quiet();
+            assert_eq!((world.holder(), world.series()), ("nobody".to_owned(), vec![]));
+            // Started again under the same name, as a StatefulSet does, while the old logs are still there.
+            world.logs(SECOND, "ml", "train-0", &["worker"]).runs(SECOND, 30, 0).pass(600).is_quiet();
+            assert_eq!(world.series(), [line("train-0", SECOND)]);
+            // Deleted, with its logs: the VF goes back.
+            world.ends(30).bind(0, "mlx5_core").pods.pods.clear();
+            world.pass(600).is_quiet();
+            assert_eq!((world.holder(), world.series()), ("this host (ib1v0)".to_owned(), vec![]));
+            let news = world.news();
+            assert_eq!(news.len(), 5, "{news:#?}");
+            assert!(news.iter().any(|text| text.contains("holder pod ml/train-0 became nobody")), "{news:#?}");
+        }
+
+        #[test]
+        fn a_name_that_becomes_known_later_is_no_change() {
+            let mut world = world(1);
+            world.bind(0, "vfio-pci").runs(FIRST, 20, 0).pass(60).is_quiet();
+            assert_eq!((world.holder(), world.series()), (format!("pod {FIRST}"), vec![]));
+            let before = world.news().len();
+            world.logs(FIRST, "ml", "train-0", &["worker"]).pass(15).is_quiet();
+            assert_eq!((world.holder(), world.news().len()), ("pod ml/train-0".to_owned(), before));
+            // The logs are closed to the agent: the holder stays, without the name.
+            world.pods.pods.clear();
+            world.pass(15).is_quiet();
+            assert_eq!((world.holder(), world.news().len(), world.series()), (format!("pod {FIRST}"), before, vec![]));
+        }
+
+        #[test]
+        fn a_finding_names_the_pod_that_lost_its_vf() {
+            let mut world = world(1);
+            world.bind(0, "vfio-pci").logs(FIRST, "ml", "train-0", &["worker"]).runs(FIRST, 20, 0).pass(300).is_quiet();
+            world.vf(0).driver = None;
+            world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "removal_blocked");
+            let condition = world.last.as_ref().unwrap().findings[0].condition.clone();
+            assert!(condition.summary.contains("waits for pod ml/train-0 (pid 20)"), "{}", condition.summary);
+            let evidence = |key: &str| condition.evidence.get(key).and_then(|value| value.as_str()).map(str::to_owned);
+            assert_eq!(
+                (evidence("holder"), evidence("namespace"), evidence("pod"), evidence("container")),
+                (Some(FIRST.into()), Some("ml".into()), Some("train-0".into()), Some("worker".into()))
+            );
+        }
+
+        #[test]
+        fn names_are_kept_from_run_to_run() {
+            let mut world = world(1);
+            world.bind(0, "vfio-pci").logs(FIRST, "ml", "train-0", &["worker"]).runs(FIRST, 20, 0).pass(60);
+            let map = &world.last.as_ref().unwrap().vf_map;
+            let read: VfMap = serde_json::from_str(&serde_json::to_string(map).unwrap()).unwrap();
+            assert_eq!(read.vfs.values().next().unwrap().holder.to_string(), "pod ml/train-0");
+        }
+    }
     mod lost {
         //! VFs that get lost on the host itself: interfaces, numbers, PFs, drivers.
 
@@ -331,7 +452,7 @@ mod tests {
                 address: address(1),
                 netdev: Arc::from("net1"),
                 namespace: Arc::from("blue"),
-                pod: None,
+                owner: None,
             };
             world.vf(0).netdevs.clear();
             world.namespaces.interfaces.push(elsewhere.clone());
@@ -555,7 +676,7 @@ mod tests {
         //! moved back between two daemons. `LANEWATCH_SHUFFLES` says how many interleavings are tried.
 
         use super::*;
-        use crate::model::holder::NetworkNamespace;
+        use crate::model::holder::{CgroupOwner, NetworkNamespace};
 
         type Change = fn(&mut World);
 
@@ -590,6 +711,7 @@ mod tests {
                 incoming,
                 incoming_job: incoming,
                 claims: vec![claim],
+                ..Domain::default()
             });
         }
 
@@ -643,8 +765,12 @@ mod tests {
         const A_HELPER_OPENS: Change = |world| opens(world, PID + 1, "dpdk-dumpcap", None);
         const POD: &str = "3b1f0a52-1111-4222-8333-944444444444";
 
+        fn pod() -> CgroupOwner {
+            CgroupOwner::Pod { uid: Arc::from(POD), container: None }
+        }
+
         const POD_STARTS: Change = |world| {
-            world.namespaces.seen.push(NetworkNamespace { name: Arc::from("4026532200"), pod: Some(Arc::from(POD)) });
+            world.namespaces.seen.push(NetworkNamespace { name: Arc::from("4026532200"), owner: Some(pod()) });
         };
         const POD_GETS_THE_VF: Change = |world| {
             world.vf(0).netdevs.clear();
@@ -652,7 +778,7 @@ mod tests {
                 address: address(1),
                 netdev: Arc::from("net1"),
                 namespace: Arc::from("4026532200"),
-                pod: Some(Arc::from(POD)),
+                owner: Some(pod()),
             });
         };
         const POD_GIVES_IT_BACK: Change = |world| {
@@ -1021,6 +1147,7 @@ mod tests {
         Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener, Openers,
     };
     use crate::model::ids::Guid;
+    use crate::model::pods::PodNames;
     use crate::model::policy::Policy;
     use crate::model::reading::Reading;
     use crate::model::snapshot::{CollectorState, Fact};
@@ -1039,6 +1166,7 @@ mod tests {
         openers: Openers,
         libvirt: Libvirt,
         namespaces: Namespaces,
+        pods: PodNames,
         qid_map: Option<QidMap>,
         last: Option<HostReport>,
     }
@@ -1092,6 +1220,7 @@ mod tests {
             openers: Openers { visible: true, ..Openers::default() },
             libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
             namespaces: Namespaces::default(),
+            pods: PodNames::default(),
             qid_map: None,
             last: None,
         };
@@ -1108,6 +1237,7 @@ mod tests {
                 Arc::new(self.openers.clone()),
                 Arc::new(self.libvirt.clone()),
                 Arc::new(self.namespaces.clone()),
+                Arc::new(self.pods.clone()),
             ];
             facts.extend(self.qid_map.clone().map(|map| Arc::new(map) as Fact));
             let report = self.engine.observe(Snapshot::new(self.now, facts, vec![sriov]));

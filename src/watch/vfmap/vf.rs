@@ -239,7 +239,10 @@ fn difference(before: &MappedVf, now: &MappedVf) -> Option<String> {
     let group = |vf: &MappedVf| vf.iommu_group.map_or("none".to_owned(), |group| group.to_string());
     part("IOMMU group", group(before), group(now));
     part("identity", before.identity.to_string(), now.identity.to_string());
-    if let (Some(old), Some(new)) = (&before.last_known, &now.last_known) {
+    // The name of the same holder may become known later.
+    if let (Some(old), Some(new)) = (&before.last_known, &now.last_known)
+        && old != new
+    {
         part("holder", old.to_string(), new.to_string());
     }
     (!parts.is_empty()).then(|| parts.join(", "))
