@@ -321,8 +321,7 @@ mod tests {
         //! Pods that get VFs, move, are evicted and come back under the same name.
 
         use super::*;
-        use crate::export::{Format, Process, encode};
-        use crate::model::holder::CgroupOwner;
+        use crate::model::holder::{CgroupOwner, Pod};
         use crate::model::pods::LoggedPod;
 
         const FIRST: &str = "3b1f0a52-1111-4222-8333-944444444444";
@@ -354,13 +353,16 @@ mod tests {
                 self
             }
 
-            /// The pods in the metrics.
-            fn series(&self) -> Vec<String> {
-                let report = Arc::new(self.last.clone().unwrap());
-                let mut text = String::new();
-                encode(Format::Text, &report, &Arc::default(), Process::default(), &mut text).unwrap();
-                let of_pods = text.lines().filter(|line| line.starts_with("lanewatch_vf_pod_info{"));
-                of_pods.map(|line| line.split_once("namespace=").unwrap().1.to_owned()).collect()
+            /// The pods that are known by name.
+            fn named(&self) -> Vec<String> {
+                let rows = self.last.as_ref().unwrap().vf_map.vfs.values();
+                let named = rows.filter_map(|row| match &row.holder {
+                    Holder::Pod(Pod { uid, name: Some(name) }) => {
+                        Some(format!("{} {} {:?} {uid}", name.namespace, name.pod, name.container.as_deref()))
+                    }
+                    _ => None,
+                });
+                named.collect()
             }
 
             fn holder(&self) -> String {
@@ -375,26 +377,26 @@ mod tests {
         }
 
         fn line(name: &str, uid: &str) -> String {
-            format!("\"ml\",pod=\"{name}\",container=\"worker\",uid=\"{uid}\"}} 1")
+            format!("ml {name} Some(\"worker\") {uid}")
         }
 
         #[test]
         fn a_pod_is_named_at_each_step_and_no_name_is_stale() {
             let mut world = world(1);
             world.bind(0, "vfio-pci").logs(FIRST, "ml", "train-0", &["worker"]).pass(60).is_quiet();
-            assert_eq!(world.series(), [""; 0]);
+            assert_eq!(world.named(), [""; 0]);
             world.runs(FIRST, 20, 0).pass(15).is_quiet();
-            assert_eq!((world.holder(), world.series()), ("pod ml/train-0".to_owned(), vec![line("train-0", FIRST)]));
+            assert_eq!((world.holder(), world.named()), ("pod ml/train-0".to_owned(), vec![line("train-0", FIRST)]));
             // Evicted: the process ends, and its logs stay for a while.
             world.ends(20).pass(15).is_quiet();
-            assert_eq!((world.holder(), world.series()), ("nobody".to_owned(), vec![]));
+            assert_eq!((world.holder(), world.named()), ("nobody".to_owned(), vec![]));
             // Started again under the same name, as a StatefulSet does, while the old logs are still there.
             world.logs(SECOND, "ml", "train-0", &["worker"]).runs(SECOND, 30, 0).pass(600).is_quiet();
-            assert_eq!(world.series(), [line("train-0", SECOND)]);
+            assert_eq!(world.named(), [line("train-0", SECOND)]);
             // Deleted, with its logs: the VF goes back.
             world.ends(30).bind(0, "mlx5_core").pods.pods.clear();
             world.pass(600).is_quiet();
-            assert_eq!((world.holder(), world.series()), ("this host (ib1v0)".to_owned(), vec![]));
+            assert_eq!((world.holder(), world.named()), ("this host (ib1v0)".to_owned(), vec![]));
             let news = world.news();
             assert_eq!(news.len(), 5, "{news:#?}");
             assert!(news.iter().any(|text| text.contains("holder pod ml/train-0 became nobody")), "{news:#?}");
@@ -404,14 +406,14 @@ mod tests {
         fn a_name_that_becomes_known_later_is_no_change() {
             let mut world = world(1);
             world.bind(0, "vfio-pci").runs(FIRST, 20, 0).pass(60).is_quiet();
-            assert_eq!((world.holder(), world.series()), (format!("pod {FIRST}"), vec![]));
+            assert_eq!((world.holder(), world.named()), (format!("pod {FIRST}"), vec![]));
             let before = world.news().len();
             world.logs(FIRST, "ml", "train-0", &["worker"]).pass(15).is_quiet();
             assert_eq!((world.holder(), world.news().len()), ("pod ml/train-0".to_owned(), before));
             // The logs are closed to the agent: the holder stays, without the name.
             world.pods.pods.clear();
             world.pass(15).is_quiet();
-            assert_eq!((world.holder(), world.news().len(), world.series()), (format!("pod {FIRST}"), before, vec![]));
+            assert_eq!((world.holder(), world.news().len(), world.named()), (format!("pod {FIRST}"), before, vec![]));
         }
 
         #[test]
