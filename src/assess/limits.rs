@@ -155,6 +155,10 @@ pub fn details(check: Check) -> CheckDetails {
             "an RDMA card without driver or RDMA device; given away (vfio-pci) is fine".to_owned(),
         ),
         Check::NicHot => of_links(check),
+        Check::GpuNicFar => (
+            held(DEVICE_HOLD),
+            "farther than in the baseline, or the only one of 4 without a card on its switch".to_owned(),
+        ),
         Check::PcieOffBus => (held(DEVICE_HOLD), "configuration space reads all ones".to_owned()),
         Check::PcieBelowPortRate | Check::PcieDegraded | Check::PcieDrifted => {
             if check == Check::PcieDrifted {

@@ -2,10 +2,12 @@
 //!
 //! A check family is one module and its line in [`RULES`].
 
+mod acs;
 pub mod aer;
 pub mod benchmark;
 pub mod capacity;
 pub mod devices;
+pub mod gpu;
 pub mod irq;
 pub mod kmsg;
 pub mod limits;
@@ -65,6 +67,7 @@ pub const RULES: &[Rule] = &[
     pcie::links,
     pcie::below_port_rate,
     pcie::drifted,
+    gpu::far,
     aer::errors,
     vf::all,
     irq::remote,

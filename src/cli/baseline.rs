@@ -65,6 +65,9 @@ fn show(baseline: &Baseline, settings: &Settings) -> String {
             let _ = writeln!(out, "  link above {}: {speed} {width}", link.pci_address);
         }
     }
+    for gpu in baseline.gpus.values() {
+        let _ = writeln!(out, "GPU at {}: nearest RDMA card {}", gpu.pci_address, gpu.nearest);
+    }
     out
 }
 

@@ -10,8 +10,8 @@ use super::output::{print, print_styled, style, writes_unicode};
 use super::selection::{Selection, select};
 use super::settings::Settings;
 use crate::export::path::diagrams;
-use crate::export::text::explain;
 use crate::export::text::vf::{explain_pf, given_away};
+use crate::export::text::{explain, topo};
 use crate::model::sriov::Pf;
 use crate::watch::clock::{Clock as _, SystemClock};
 
@@ -25,6 +25,11 @@ const LIMIT: Duration = Duration::from_secs(10);
 pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError> {
     let began = Some(SystemClock.now().tick);
     let report = read_once(settings, Duration::ZERO, LIMIT)?;
+    if let Some(node) = args.device.as_deref().and_then(numa_node) {
+        let drawn = topo::tree(&report, Some(node), &style(args.color));
+        let none = || CliError::Usage(format!("no GPU, network card or NVMe drive is known on NUMA node {node}"));
+        return Ok(print(drawn.ok_or_else(none)?.trim_end().as_bytes()).and_then(|_| print(b"\n"))?);
+    }
     let diagrams = diagrams(&report);
     let style = style(args.color);
     let given: Vec<&Pf> = report.snapshot.all::<Pf>().filter(|pf| given_away(&report, pf).is_some()).collect();
@@ -42,4 +47,9 @@ pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError
     }
     let drawn = drawn.join("\n");
     Ok(print_styled(&if writes_unicode() { drawn } else { explain::ascii(&drawn) }, &style)?)
+}
+
+/// The number in `node0`; `None` if it is the name of something else.
+fn numa_node(name: &str) -> Option<u32> {
+    name.strip_prefix("node")?.parse().ok()
 }

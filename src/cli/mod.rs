@@ -20,6 +20,7 @@ pub mod reload;
 pub mod selection;
 pub mod settings;
 pub mod snapshot;
+pub mod topo;
 pub mod vf;
 
 use std::ffi::OsString;
@@ -73,6 +74,7 @@ fn run(cli: Cli, matches: &clap::ArgMatches) -> Result<ExitCode, CliError> {
         }
         Command::Check(flags) => check::run(&settings, &flags),
         Command::Vf(flags) => vf::run(&settings, &flags),
+        Command::Topo(flags) => topo::run(&settings, &flags),
         Command::Bench(flags) => bench::run(&settings, &flags),
         Command::Metrics(flags) => metrics::run(&settings, &flags),
         Command::Baseline(flags) => baseline::run(&settings, &flags),

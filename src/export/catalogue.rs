@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::families::{agent, device, findings, function, host, netdev, pcie, port, probe, vf};
+use super::families::{agent, device, findings, function, gpu, host, netdev, pcie, port, probe, vf};
 use super::family::Family;
 
 /// A section of the catalogue.
@@ -20,6 +20,7 @@ pub const FAMILIES: &[Section] = &[
     Section { title: "Ports", families: port::FAMILIES },
     Section { title: "How ports are addressed", families: port::ADDRESSING },
     Section { title: "PCIe", families: pcie::FAMILIES },
+    Section { title: "GPUs", families: gpu::FAMILIES },
     Section { title: "SR-IOV", families: vf::FAMILIES },
     Section { title: "Ethernet ports", families: netdev::FAMILIES },
     Section { title: "Interrupts", families: function::INTERRUPTS },

@@ -29,6 +29,7 @@ pub mod netlink;
 pub mod netsetup;
 pub mod numa;
 pub mod pci;
+pub mod pci_tree;
 pub mod pods;
 pub mod posture;
 pub mod qid_map;
@@ -60,6 +61,7 @@ pub const COLLECTORS: &[Spec] = &[
     rdma::QUEUE_PAIRS,
     pci::SPEC,
     cards::SPEC,
+    pci_tree::SPEC,
     net::SPEC,
     sriov::SPEC,
     holders::SPEC,

@@ -143,6 +143,8 @@ checks! {
     PcieLimitedBySlot = "pcie_limited_by_slot",
     /// A PCIe link is slower than the baseline or the policy.
     PcieDrifted = "pcie_drifted",
+    /// A GPU has no near RDMA card, unlike its siblings or the baseline.
+    GpuNicFar = "gpu_nic_far",
     /// A device is not responding on the PCIe bus.
     PcieOffBus = "pcie_off_bus",
     /// A device or port reports PCIe errors (AER).

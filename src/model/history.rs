@@ -11,6 +11,7 @@ use super::ids::{DeviceName, PciAddress, PortKey};
 use super::irq::NodeCpus;
 use super::line::{LineHistory, LineSummary};
 use super::rdma::PortRate;
+use super::pci_tree::Distance;
 use super::time::BootTime;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, total};
 use super::vfmap::VfMap;
@@ -161,6 +162,18 @@ impl LinkBaseline {
 pub struct Baseline {
     /// Devices by key.
     pub devices: BTreeMap<String, DeviceBaseline>,
+    /// GPUs by their place in the PCIe tree, without bus numbers.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub gpus: BTreeMap<String, GpuBaseline>,
+}
+
+/// How near a GPU's nearest RDMA card was.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GpuBaseline {
+    /// The GPU's address then.
+    pub pci_address: String,
+    /// The least distance.
+    pub nearest: Distance,
 }
 
 /// The past of one PCIe link or function.

@@ -123,6 +123,9 @@ pub struct Posture {
     pub numa_balancing: Option<bool>,
     /// Huge pages by size, in kB (`2048`): how many there are, how many are free.
     pub hugepages: BTreeMap<u64, (u64, u64)>,
+    /// Modules that let network cards reach the memory of GPUs, with their versions, which may be empty
+    /// (`/sys/module`, `/sys/kernel/mm/memory_peers`).
+    pub peer_memory: BTreeMap<Arc<str>, Arc<str>>,
     /// Versions of drivers that have one (those from outside of the kernel do).
     pub driver_versions: BTreeMap<Arc<str>, Arc<str>>,
 }
@@ -137,6 +140,8 @@ pub struct PciIsolation {
     /// Whether functions below are numbered without regard to devices (Alternative Routing-ID), which more than
     /// eight functions of a card need.
     pub ari: Option<bool>,
+    /// Whether the function can have addresses translated in advance (ATS); `None` if its capabilities are hidden.
+    pub ats: Option<bool>,
 }
 
 /// Access Control Services of a function or port.
@@ -177,9 +182,14 @@ impl AcsSwitches {
         "direct_translated",
     ];
 
-    /// Whether requests from one function below to another go up to the root first.
+    /// Whether requests from below a port to its siblings go up to the root first (request redirect, egress control).
     pub const fn redirects_requests(self) -> bool {
-        self.0 & 4 != 0
+        self.0 & (1 << 2 | 1 << 5) != 0
+    }
+
+    /// Whether answers from below a port to its siblings go up to the root first (completion redirect).
+    pub const fn redirects_completions(self) -> bool {
+        self.0 & (1 << 3) != 0
     }
 }
 

@@ -24,4 +24,4 @@ macro_rules! label_enum {
     };
 }
 
-pub(in crate::model) use label_enum;
+pub(super) use label_enum;

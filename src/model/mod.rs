@@ -18,6 +18,7 @@ mod labels;
 pub mod line;
 pub mod link;
 pub mod net;
+pub mod pci_tree;
 pub mod pcie;
 pub mod pods;
 pub mod policy;

@@ -2,10 +2,11 @@
 
 use super::history_event::HistoryEvent;
 use crate::assess::capacity::{HostCapacity, is_virtual};
+use crate::assess::gpu::GpuTopology;
 use crate::assess::irq::placement;
 use crate::assess::ports::baseline_key;
 use crate::model::finding::EventKind;
-use crate::model::history::{History, IrqBaseline, LinkBaseline, PortBaseline};
+use crate::model::history::{GpuBaseline, History, IrqBaseline, LinkBaseline, PortBaseline};
 use crate::model::ids::PortKey;
 use crate::model::irq::IrqFunction;
 use crate::model::snapshot::Snapshot;
@@ -90,6 +91,17 @@ pub(super) fn learn_baseline(
                 |before: &LinkBaseline| topology.path(function).any(|l| l.name.to_string() == before.pci_address);
             known.path.retain(here);
         }
+    }
+}
+
+/// Learns how near each GPU's nearest RDMA card is; it never falls by itself.
+pub(super) fn learn_gpus(history: &mut History, snapshot: &Snapshot) {
+    let Some(topology) = GpuTopology::new(snapshot).filter(GpuTopology::is_comparable) else { return };
+    for gpu in &topology.gpus {
+        let Some(nearest) = topology.nearest(gpu) else { continue };
+        let now = GpuBaseline { pci_address: gpu.address.to_string(), nearest };
+        let known = history.baseline.gpus.entry(gpu.place()).or_insert_with(|| now.clone());
+        *known = GpuBaseline { nearest: known.nearest.min(nearest), ..now };
     }
 }
 

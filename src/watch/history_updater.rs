@@ -5,7 +5,7 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::baseline::learn_baseline;
+use super::baseline::{learn_baseline, learn_gpus};
 use super::history_event::HistoryEvent;
 use super::interrupt_tracker::InterruptTracker;
 use super::kernel_log_tracker::KernelLogTracker;
@@ -162,6 +162,7 @@ impl HistoryUpdater {
         self.kernel_log.observe(history, snapshot, &mut news);
         self.roce.observe(history, snapshot);
         learn_baseline(history, snapshot, topology, lanes, &mut news);
+        learn_gpus(history, snapshot);
         if self.pruned.is_none_or(|at| now.since(at) >= PRUNE_INTERVAL) {
             self.pruned = Some(now);
             self.prune(history, snapshot, topology);

@@ -7,14 +7,14 @@ use clap::{Arg, Command};
 use crate::host::{COLLECTORS, ON_DEMAND};
 
 /// Commands that read a host.
-const READERS: [&str; 7] = ["check", "explain", "vf", "bench", "metrics", "baseline", "snapshot"];
+const READERS: [&str; 8] = ["check", "explain", "vf", "topo", "bench", "metrics", "baseline", "snapshot"];
 
 /// What every long help ends with.
 const ENVIRONMENT: &str =
     "Flags marked [env: NAME] can also be set in the environment; a flag on the command line wins.";
 
 /// Examples by command.
-const EXAMPLES: [(&str, &str); 13] = [
+const EXAMPLES: [(&str, &str); 14] = [
     (
         "",
         "lanewatch                          run the agent\nlanewatch check --demo             see what a fault looks like\nlanewatch check                    check this host\nlanewatch help COMMAND             all flags of a command, with examples",
@@ -28,6 +28,10 @@ const EXAMPLES: [(&str, &str); 13] = [
         "lanewatch check\nlanewatch check --demo\nlanewatch check --format nagios --sample 0\nlanewatch check --format json | jq '.findings[].check'\nlanewatch check --path.rootfs DIR      a host recorded with `lanewatch snapshot`",
     ),
     ("explain", "lanewatch explain mlx5_1\nlanewatch explain 0000:98:00.0\nlanewatch explain --demo mlx5_1"),
+    (
+        "topo",
+        "lanewatch topo\nlanewatch topo --demo\nlanewatch topo --format json\nlanewatch explain node0      the PCIe tree of a NUMA node",
+    ),
     ("vf", "lanewatch vf\nlanewatch vf 0000:98:00.0 --since 2h\nlanewatch vf --format json"),
     (
         "bench",

@@ -111,6 +111,8 @@ pub enum Command {
     Explain(ExplainArgs),
     /// Show VFs: driver, identity, what uses them, since when
     Vf(VfArgs),
+    /// Show how near GPUs and network cards are to each other
+    Topo(TopoArgs),
     /// Run benchmarks and compare them with the limit of the path
     Bench(BenchArgs),
     /// Print the metrics once
@@ -216,7 +218,7 @@ pub struct CheckArgs {
 /// `explain`.
 #[derive(Debug, Clone, Args)]
 pub struct ExplainArgs {
-    /// Device, port (mlx5_3/1), PCI address or interface [default: all]
+    /// Device, port (mlx5_3/1), PCI address, interface or NUMA node (node0) [default: all]
     pub device: Option<String>,
     /// Color: auto, always, never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
@@ -293,6 +295,17 @@ pub struct VfArgs {
     /// Such as 30m, 2h, 1d or 2026-01-31T12:00:00Z.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
+    /// How long to wait for a device
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
+    pub timeout: Duration,
+}
+
+/// `topo`.
+#[derive(Debug, Clone, Args)]
+pub struct TopoArgs {
+    /// Output: text, json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub format: DocumentFormat,
     /// How long to wait for a device
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = parse_duration)]
     pub timeout: Duration,

@@ -4,6 +4,7 @@ pub mod agent;
 pub mod device;
 pub mod findings;
 pub mod function;
+pub mod gpu;
 pub mod host;
 pub mod netdev;
 pub mod pcie;

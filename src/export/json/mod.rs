@@ -18,6 +18,7 @@ use crate::model::ids::{DeviceName, PortKey};
 use crate::model::time::rfc3339;
 use crate::watch::HostReport;
 
+pub mod topo;
 pub mod vf;
 
 /// What came of some runs.

@@ -2,6 +2,7 @@
 
 mod agent;
 mod findings;
+mod gpus;
 mod path;
 mod vfs;
 
@@ -71,6 +72,7 @@ fn whole(report: &HostReport) -> Markup {
                 @if diagrams.is_empty() { p.none { "No RDMA device here." } }
                 @for diagram in &diagrams { (path::device(report, diagram, diagrams.len() <= DRAWN)) }
             }
+            (gpus::section(report))
             (vfs::section(report))
             (findings::accepted(report))
             (agent::unknown(report))

@@ -386,7 +386,7 @@ pub(super) fn setups() -> Vec<Fact> {
         device: DeviceName::new("mlx5_3"),
         reporters: vec![reporter("fw", true, 3), reporter("tx", false, 2)],
     };
-    let isolation = |text: &str, acs, ari| PciIsolation { address: address(text), acs: Some(acs), ari };
+    let isolation = |text: &str, acs, ari| PciIsolation { address: address(text), acs: Some(acs), ari, ats: None };
     let isolations = [
         isolation("0000:97:02.0", Acs::Switches(AcsSwitches(0x1d)), None),
         isolation("0000:98:00.0", Acs::None, Some(true)),

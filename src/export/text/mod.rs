@@ -3,6 +3,7 @@
 pub mod check;
 pub mod explain;
 pub mod style;
+pub mod topo;
 mod verbose;
 pub mod vf;
 

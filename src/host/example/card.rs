@@ -163,6 +163,15 @@ impl Card {
         format!("b83f:d203:00{:02x}:{part:04x}", 0xaa + self.index)
     }
 
+    /// A GPU below a root port of its own, on the same host bridge.
+    fn make_gpu(&self, memory: &MemoryHost) {
+        let root = format!("0000:{:02x}:03.0", self.bus);
+        let port = PathBuf::from(format!("/sys/devices/pci0000:{:02x}", self.bus)).join(&root);
+        let address = format!("0000:{:02x}:00.0", self.bus + 3);
+        pci(memory, &port, &root, ["0x8086", "0x347b", "0x060400"], self.node, "pcieport");
+        pci(memory, &port.join(&address), &address, ["0x10de", "0x20b5", "0x030200"], self.node, "nvidia");
+    }
+
     /// Creates the files that do not change.
     pub(super) fn make(&self, memory: &MemoryHost) {
         let line = |path: PathBuf, text: &str| memory.set(path, format!("{text}\n"));
@@ -182,6 +191,7 @@ impl Card {
         ] {
             line(function.join(name), text);
         }
+        self.make_gpu(memory);
         let device = self.device();
         let name = format!("mlx5_{}", self.index);
         memory.symlink(format!("/sys/class/infiniband/{name}"), &device);

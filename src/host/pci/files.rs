@@ -159,7 +159,7 @@ impl LinkWidth {
 
 /// `8.0 GT/s PCIe`; up to kernel 5.6 `8 GT/s`. Generations to come are taken at their number; `Unknown` and
 /// `Unknown speed` are absent, as is a link that makes no transfers.
-fn parse_speed(bytes: &[u8]) -> Reading<TransfersPerSecond> {
+pub(in crate::host) fn parse_speed(bytes: &[u8]) -> Reading<TransfersPerSecond> {
     if bytes.starts_with(b"Unknown") {
         return Reading::Absent;
     }
@@ -185,6 +185,15 @@ fn parse_width(bytes: &[u8]) -> Reading<LinkWidth> {
         Some(63) => Reading::Value(LinkWidth::AllOnes),
         Some(lanes @ 1..=32) => u8::try_from(lanes).ok().map(|lanes| LinkWidth::Lanes(Lanes(lanes))).into(),
         _ => Reading::Unreadable(ReadError::Malformed),
+    }
+}
+
+/// A width as a number of lanes; absent where every register reads all ones.
+pub(in crate::host) fn parse_lanes(bytes: &[u8]) -> Reading<Lanes> {
+    match parse_width(bytes) {
+        Reading::Value(width) => width.lanes().into(),
+        Reading::Absent => Reading::Absent,
+        Reading::Unreadable(reason) => Reading::Unreadable(reason),
     }
 }
 

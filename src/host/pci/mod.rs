@@ -14,6 +14,7 @@ use super::function::{DeviceInventory, address_of};
 use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
+pub(super) use files::{parse_lanes, parse_speed};
 use reader::PciFunctionReader;
 pub(super) use reader::is_idle;
 

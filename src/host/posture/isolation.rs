@@ -19,38 +19,54 @@ const MOST: usize = 480;
 /// Bytes of `config` that everyone may read.
 const HEADER: u64 = 64;
 const ACS: u16 = 0x0d;
+const ATS: u16 = 0x0f;
 /// Where the switches stand within the capability.
 const ACS_CONTROL: u64 = 6;
 
-/// The functions of devices, but for VFs beside their PF, and every port above them.
-pub(super) fn read(cx: &mut ReadContext<'_>, devices: &[DeviceFunction]) -> Vec<PciIsolation> {
+/// The functions of devices, but for VFs beside their PF, GPUs, and every port above them.
+pub(super) fn read(cx: &mut ReadContext<'_>, devices: &[DeviceFunction], gpus: &[PathBuf]) -> Vec<PciIsolation> {
     let mut functions: BTreeMap<PciAddress, PathBuf> = BTreeMap::new();
-    for device in devices {
-        if cx.host.io.link(&device.function.join("physfn")).is_ok() {
+    for function in devices.iter().map(|device| &device.function).chain(gpus) {
+        if cx.host.io.link(&function.join("physfn")).is_ok() {
             continue;
         }
-        for directory in device.function.ancestors() {
+        for directory in function.ancestors() {
             let Some(address) = address_of(directory) else { break };
             functions.entry(address).or_insert_with(|| directory.to_owned());
         }
     }
     let isolation = |(address, directory): (PciAddress, PathBuf)| {
         let ari = line(cx, directory.join("ari_enabled"), text::counter).map(|on| on != 0);
-        let acs = acs(cx, &directory.join("config"));
-        (acs.is_some() || ari.is_some()).then_some(PciIsolation { address, acs, ari })
+        let capabilities = capabilities(cx, &directory.join("config"));
+        let (acs, ats) = (capabilities.map(|found| found.acs), capabilities.and_then(|found| found.ats));
+        (acs.is_some() || ari.is_some()).then_some(PciIsolation { address, acs, ari, ats })
     };
     functions.into_iter().filter_map(isolation).collect()
 }
 
+/// What the extended capabilities of a function say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Capabilities {
+    acs: Acs,
+    /// `None` if they are hidden.
+    ats: Option<bool>,
+}
+
 /// `None` if the file is missing or unreadable. Reads only the capabilities' headers and the ACS control bits: some
 /// devices hang on reads elsewhere.
-fn acs(cx: &mut ReadContext<'_>, path: &Path) -> Option<Acs> {
+fn capabilities(cx: &mut ReadContext<'_>, path: &Path) -> Option<Capabilities> {
     let mut file = cx.host.io.open(path).ok()?;
     let Some(first) = word(&mut *file, EXTENDED) else {
         // Without the capability only the header is readable; conventional PCI has 256 bytes.
         word(&mut *file, 0)?;
-        return Some(if word(&mut *file, HEADER).is_none() { Acs::Hidden } else { Acs::None });
+        let hidden = word(&mut *file, HEADER).is_none();
+        let (acs, ats) = if hidden { (Acs::Hidden, None) } else { (Acs::None, Some(false)) };
+        return Some(Capabilities { acs, ats });
     };
+    if first == u32::MAX {
+        return None;
+    }
+    let mut found = Capabilities { acs: Acs::None, ats: Some(false) };
     let mut next = (EXTENDED, first);
     for _ in 0..MOST {
         let (at, header) = next;
@@ -58,9 +74,11 @@ fn acs(cx: &mut ReadContext<'_>, path: &Path) -> Option<Acs> {
         if header == 0 || header == u32::MAX {
             break;
         }
-        if header & 0xffff == u32::from(ACS) {
+        if header & 0xffff == u32::from(ATS) {
+            found.ats = Some(true);
+        } else if header & 0xffff == u32::from(ACS) && found.acs == Acs::None {
             let switches = word(&mut *file, at + ACS_CONTROL - 2)? >> 16;
-            return Some(Acs::Switches(AcsSwitches(u16::try_from(switches).unwrap_or(0))));
+            found.acs = Acs::Switches(AcsSwitches(u16::try_from(switches).unwrap_or(0)));
         }
         let following = u64::from(header >> 20) & !3;
         if !(EXTENDED + 4..END).contains(&following) {
@@ -68,7 +86,7 @@ fn acs(cx: &mut ReadContext<'_>, path: &Path) -> Option<Acs> {
         }
         next = (following, word(&mut *file, following)?);
     }
-    (first != u32::MAX).then_some(Acs::None)
+    Some(found)
 }
 
 /// Four little-endian bytes; `None` if the file ends before them.
@@ -106,7 +124,8 @@ mod tests {
         let memory = Arc::new(MemoryHost::new());
         memory.set("/sys/config", config);
         let host = memory.host();
-        acs(&mut ReadContext::new(&host, BootTime(0), Depth::Full), Path::new("/sys/config"))
+        let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
+        capabilities(&mut cx, Path::new("/sys/config")).map(|found| found.acs)
     }
 
     #[test]
@@ -155,14 +174,20 @@ mod tests {
         let devices = [device("mlx5_0", card), device("mlx5_2", format!("{root}/0000:3b:00.2"))];
         let host = memory.host();
         let mut cx = ReadContext::new(&host, BootTime(0), Depth::Full);
-        let seen = read(&mut cx, &devices);
+        let seen = read(&mut cx, &devices, &[]);
         let expected = [
             PciIsolation {
                 address: "0000:3a:00.0".parse().unwrap(),
                 acs: Some(Acs::Switches(AcsSwitches(5))),
                 ari: None,
+                ats: Some(false),
             },
-            PciIsolation { address: "0000:3b:00.0".parse().unwrap(), acs: Some(Acs::Hidden), ari: Some(true) },
+            PciIsolation {
+                address: "0000:3b:00.0".parse().unwrap(),
+                acs: Some(Acs::Hidden),
+                ari: Some(true),
+                ats: None,
+            },
         ];
         assert_eq!((seen, cx.faults.len()), (expected.to_vec(), 0));
     }

@@ -10,6 +10,7 @@ use super::file::PolledFile;
 use super::function::{DeviceFunction, DeviceInventory};
 use super::netlink::nldev;
 use super::netlink::socket::{NetlinkConnector, Protocol};
+use super::pci_tree;
 use super::text;
 use crate::model::host::{PciIsolation, Posture};
 use crate::model::ids::PciAddress;
@@ -77,7 +78,14 @@ impl Collector for PostureCollector {
 
     fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
         let (filter, connect) = (self.filter.clone(), self.connect.clone());
-        Box::new(PostureReader { filter, connect, isolation: Vec::new(), of: Vec::new(), isolation_until: None })
+        Box::new(PostureReader {
+            filter,
+            connect,
+            isolation: Vec::new(),
+            of: Vec::new(),
+            gpus: Vec::new(),
+            isolation_until: None,
+        })
     }
 }
 
@@ -87,6 +95,7 @@ struct PostureReader {
     /// Isolation of the functions below, kept until the time below.
     isolation: Vec<PciIsolation>,
     of: Vec<PciAddress>,
+    gpus: Vec<PathBuf>,
     isolation_until: Option<BootTime>,
 }
 
@@ -108,6 +117,7 @@ impl DeviceReader for PostureReader {
             numa_balancing: line(cx, cx.host.procfs.join("sys/kernel/numa_balancing"), text::counter).map(|on| on != 0),
             hugepages: hugepages(cx),
             driver_versions: driver_versions(cx),
+            peer_memory: peer_memory(cx),
         };
         let isolation = self.isolation(cx, &devices);
         let mut facts: Vec<Fact> = isolation.iter().map(|isolation| Arc::new(*isolation) as Fact).collect();
@@ -123,7 +133,9 @@ impl PostureReader {
     fn isolation(&mut self, cx: &mut ReadContext<'_>, devices: &[DeviceFunction]) -> &[PciIsolation] {
         let of: Vec<PciAddress> = devices.iter().map(|device| device.address).collect();
         if self.isolation_until.is_none_or(|until| cx.now >= until) || self.of != of {
-            self.isolation = isolation::read(cx, devices);
+            // GPUs matter beside RDMA devices alone, and do not come and go.
+            self.gpus = if of.is_empty() { Vec::new() } else { pci_tree::gpus(cx) };
+            self.isolation = isolation::read(cx, devices, &self.gpus);
             (self.of, self.isolation_until) = (of, Some(cx.now.after(ISOLATION)));
         }
         &self.isolation
@@ -173,6 +185,26 @@ fn iommu(cx: &mut ReadContext<'_>, groups: &BTreeMap<PciAddress, Arc<str>>, watc
     let listed = cx.host.io.list(&cx.host.sysfs.join("kernel/iommu_groups")).ok()?;
     let on = !listed.is_empty();
     (!on || !watched).then(|| Arc::from(if on { "on" } else { "off" }))
+}
+
+/// Modules that register the memory of GPUs for RDMA, as those libraries look for them that use it.
+fn peer_memory(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, Arc<str>> {
+    let mut found = BTreeMap::new();
+    for name in ["nvidia_peermem", "efa_nv_peermem"] {
+        let module = cx.host.sysfs.join("module").join(name);
+        if cx.host.io.stamp(&module).is_ok() {
+            let version = line(cx, module.join("version"), text::label).unwrap_or_else(|| Arc::from(""));
+            found.insert(Arc::from(name), version);
+        }
+    }
+    for directory in ["kernel/mm/memory_peers", "kernel/memory_peers"] {
+        let directory = cx.host.sysfs.join(directory);
+        for name in cx.host.io.list(&directory).unwrap_or_default().iter().take(16) {
+            let version = line(cx, directory.join(name).join("version"), text::label).unwrap_or_else(|| Arc::from(""));
+            found.insert(Arc::from(name.as_str()), version);
+        }
+    }
+    found
 }
 
 fn arguments(cx: &mut ReadContext<'_>) -> Vec<Arc<str>> {

@@ -33,8 +33,12 @@ tlsConfig: {{- toYaml . | nindent 2 }}
 {{- with .basicAuth }}
 basicAuth: {{- toYaml . | nindent 2 }}
 {{- end }}
-# The node's name as the instance: addresses change, and rules join on instance.
+# Series that name workloads have the labels namespace, pod and container of their own.
+honorLabels: true
+# The node's name as the instance: addresses change, and rules join on instance. The agent's own pod changes with each restart.
 relabelings:
   - sourceLabels: [__meta_kubernetes_pod_node_name]
     targetLabel: instance
+  - action: labeldrop
+    regex: pod|container
 {{- end -}}
