@@ -59,6 +59,8 @@ pub const UNEVEN: f64 = 100.0;
 pub const UNEVEN_LEAST: f64 = 1e-8;
 /// Degrees below its limit at which a sensor is close to it.
 pub const HOT_MARGIN: f64 = 5.0;
+/// How long RDMA contexts or objects must be near their limit.
+pub const RDMA_CGROUP_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 /// A driver that recovers by itself has a reporter in error only briefly.
 pub const REPORTER_HOLD: Hold = Hold::For(Duration::from_secs(30));
 
@@ -200,6 +202,7 @@ pub fn details(check: Check) -> CheckDetails {
             clear = ROCE_CLEAR;
             (held(ROCE_HOLD), format!("over {ROCE_LOST} packets, or 10 % of the time paused, in 5m"))
         }
+        Check::RdmaCgroupLimitNear => (held(RDMA_CGROUP_HOLD), "90 % of a limit in rdma.max".to_owned()),
         Check::ProbeSlow => {
             (held(Hold::None), "3 of 5 runs below 85 % of the ceiling or 90 % of the usual value".to_owned())
         }

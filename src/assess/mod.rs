@@ -17,6 +17,7 @@ pub mod pcie;
 pub mod port_errors;
 pub mod ports;
 pub mod posture;
+pub mod rdma_cgroup;
 pub mod roce;
 pub mod temperature;
 #[cfg(test)]
@@ -74,6 +75,7 @@ pub const RULES: &[Rule] = &[
     irq::piled_up,
     irq::drifted,
     roce::lossy,
+    rdma_cgroup::limit_near,
     benchmark::slow,
     benchmark::failing,
     kmsg::messages,

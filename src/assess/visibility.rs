@@ -259,15 +259,17 @@ pub fn summary(areas: &[Visibility], missing: &[Arc<str>]) -> String {
 }
 
 /// What the collectors read that are no area of their own.
-const REST: [(&str, &str); 10] = [
+const REST: [(&str, &str); 12] = [
     ("devlink", "device health"),
     ("gids", "port addressing"),
     ("machine", "virtualization"),
     ("netdev_setup", "interface settings"),
     ("numa", "NUMA nodes"),
+    ("pci_tree", "places of GPUs and network cards"),
     ("pods", "pod names"),
     ("posture", "host settings"),
     ("qid_map", "queue pair maps"),
+    ("rdma_cgroup", "RDMA use of pods and jobs"),
     ("rdma_qp", "queue pairs"),
     ("system", "host name and uptime"),
 ];

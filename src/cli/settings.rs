@@ -44,6 +44,8 @@ pub struct Settings {
     pub filter: Filter,
     /// Which collectors run.
     pub collectors: Vec<Spec>,
+    /// The socket of the kubelet's PodResources API; `None` if it is not asked.
+    pub kubelet_socket: Option<PathBuf>,
     /// Path and columns of queue pair maps; `None` if not configured.
     pub qid_map: Option<Arc<QidMapLayout>>,
     /// The state directory.
@@ -108,7 +110,15 @@ impl Settings {
         );
         let filter = Filter { include: given.include.or(filter.include), exclude: given.exclude.or(filter.exclude) };
         let collectors = collector::collectors(&table("collector."), written, &collector_flags(matches));
+        let kubelet_socket = match (&common.kubelet_socket, &written.kubelet_socket) {
+            (Some(given), _) => {
+                collector::kubelet_socket(&TableReader::of_flags(&errors, "--collector."), given, &paths.0)
+            }
+            (None, Some(written)) => collector::kubelet_socket(&table("collector."), written, &paths.0),
+            (None, None) => None,
+        };
         let settings = Self {
+            kubelet_socket,
             qid_map: collector::layout(&table("collector."), written.qid_map.as_ref(), &collectors, &paths),
             collectors,
             storage: common
@@ -141,7 +151,8 @@ impl Settings {
             None => Arc::new(if live { Fs::new() } else { Fs::recorded() }),
         };
         let route = io.netlink(Protocol::Route).or_else(|| live.then(route));
-        let roots = Roots { qid_map: self.qid_map.clone(), ..Roots::below(&root) };
+        let (qid_map, kubelet_socket) = (self.qid_map.clone(), self.kubelet_socket.clone());
+        let roots = Roots { qid_map, kubelet_socket, ..Roots::below(&root) };
         Host { io, sysfs, procfs, roots, route, ethtool: live.then(ioctl::kernel), live }
     }
 

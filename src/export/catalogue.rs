@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::families::{agent, device, findings, function, gpu, host, netdev, pcie, port, probe, vf};
+use super::families::{agent, device, findings, function, gpu, host, netdev, pcie, port, probe, rdma_cgroup, vf};
 use super::family::Family;
 
 /// A section of the catalogue.
@@ -22,6 +22,7 @@ pub const FAMILIES: &[Section] = &[
     Section { title: "PCIe", families: pcie::FAMILIES },
     Section { title: "GPUs", families: gpu::FAMILIES },
     Section { title: "SR-IOV", families: vf::FAMILIES },
+    Section { title: "RDMA by pod and job", families: rdma_cgroup::FAMILIES },
     Section { title: "Ethernet ports", families: netdev::FAMILIES },
     Section { title: "Interrupts", families: function::INTERRUPTS },
     Section { title: "Kernel messages", families: host::KERNEL_LOG },

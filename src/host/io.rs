@@ -91,6 +91,8 @@ pub struct Roots {
     pub pod_logs: PathBuf,
     /// `/var/log/containers`: a link for each container, named after it and its pod.
     pub container_logs: PathBuf,
+    /// The socket of the kubelet's PodResources API, if it is to be asked.
+    pub kubelet_socket: Option<PathBuf>,
     /// `/etc/pve`: Proxmox VE's configuration.
     pub proxmox: PathBuf,
     /// Where an out-of-tree stack has its queue pair maps, and their layout; `None` if it has none.
@@ -106,6 +108,7 @@ impl Roots {
             netns: root.join("run/netns"),
             pod_logs: root.join("var/log/pods"),
             container_logs: root.join("var/log/containers"),
+            kubelet_socket: None,
             proxmox: root.join("etc/pve"),
             qid_map: None,
         }

@@ -34,6 +34,7 @@ pub mod pods;
 pub mod posture;
 pub mod qid_map;
 pub mod rdma;
+pub mod rdma_cgroup;
 pub mod recording;
 pub mod sriov;
 pub mod system;
@@ -66,6 +67,7 @@ pub const COLLECTORS: &[Spec] = &[
     sriov::SPEC,
     holders::SPEC,
     pods::SPEC,
+    rdma_cgroup::SPEC,
     qid_map::SPEC,
     machine::SPEC,
     ethtool::SPEC,

@@ -181,6 +181,8 @@ checks! {
     IrqDrifted = "irq_drifted",
     /// An Ethernet port loses or stalls RDMA traffic.
     RoceLossy = "roce_lossy",
+    /// A pod or job is near its limit of RDMA contexts or objects.
+    RdmaCgroupLimitNear = "rdma_cgroup_limit_near",
     /// Benchmarks measure less than the path can carry, or less than usual.
     ProbeSlow = "probe_slow",
     /// Benchmarks cannot move data through a port.

@@ -23,6 +23,7 @@ pub mod pcie;
 pub mod pods;
 pub mod policy;
 pub mod rdma;
+pub mod rdma_cgroup;
 pub mod reading;
 pub mod reason;
 pub mod snapshot;

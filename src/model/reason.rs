@@ -43,6 +43,10 @@ label_enum! {
         Peers = "peers",
         /// The link was lost and came back.
         LinkLost = "link_lost",
+        /// Opened contexts of an RDMA device.
+        HcaHandle = "hca_handle",
+        /// Objects of an RDMA device: queue pairs, memory regions and the like.
+        HcaObject = "hca_object",
         /// Counter of this name.
         SymbolError = "symbol_error",
         /// Counter of this name.

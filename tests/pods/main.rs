@@ -6,28 +6,41 @@
 mod common;
 
 mod hosts;
+mod kubelet;
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Command;
 use std::time::Duration;
 
-use common::run::{PROGRAM, as_nobody, to_its_end};
+use common::run::{Output, PROGRAM, as_nobody, to_its_end};
 use hosts::PodHost;
 use lanewatch::host::COLLECTORS;
 use lanewatch::host::collector::{Depth, Filter, ReadContext, Setup};
 use lanewatch::model::time::BootTime;
 use tempfile::TempDir;
 
-fn said(host: &TempDir, command: &[&str]) -> String {
+fn run(host: &TempDir, command: &[&str]) -> Output {
     let mut run = Command::new(PROGRAM);
     run.args(command).arg("--path.rootfs").arg(host.path()).args(["--storage.path", "/nonexistent"]);
-    to_its_end(run, Duration::from_secs(30)).stdout
+    to_its_end(run, Duration::from_secs(30))
+}
+
+fn said(host: &TempDir, command: &[&str]) -> String {
+    run(host, command).stdout
+}
+
+fn said_of(host: &TempDir, command: &[&str], more: &[&str]) -> String {
+    said(host, &[command, more].concat())
+}
+
+fn metrics_of(host: &TempDir, family: &str, more: &[&str]) -> Vec<String> {
+    let text = said_of(host, &["metrics"], more);
+    text.lines().filter(|line| line.starts_with(&format!("{family}{{"))).map(str::to_owned).collect()
 }
 
 fn metrics(host: &TempDir, family: &str) -> Vec<String> {
-    let text = said(host, &["metrics"]);
-    text.lines().filter(|line| line.starts_with(&format!("{family}{{"))).map(str::to_owned).collect()
+    metrics_of(host, family, &[])
 }
 
 #[test]
@@ -38,7 +51,7 @@ fn each_vf_has_the_name_of_its_pod() {
     assert_eq!(series.len(), 4, "{series:#?}");
     let first = format!(
         "lanewatch_vf_pod_info{{pf=\"0000:01:00.0\",vf=\"0\",pci_address=\"0000:01:00.1\",namespace=\"ml\",pod=\"train-0\",\
-         container=\"worker\",uid=\"{}\"}} 1",
+         container=\"worker\",uid=\"{}\",resource=\"\",source=\"process\"}} 1",
         PodHost::uid(0)
     );
     assert_eq!(series[0], first);

@@ -8,7 +8,7 @@ use crate::model::holder::{
     Openers, Pod, Proxmox, Vm, VmIdentity, VmManager,
 };
 use crate::model::ids::PciAddress;
-use crate::model::pods::PodNames;
+use crate::model::pods::{Allocation, Allocations, PodNames};
 use crate::model::snapshot::Snapshot;
 use crate::model::sriov::{Pf, Vf};
 
@@ -21,6 +21,7 @@ pub struct HolderSources<'a> {
     namespaces: Option<&'a Namespaces>,
     proxmox: Option<&'a Proxmox>,
     pods: Option<&'a PodNames>,
+    allocations: Option<&'a Allocations>,
     claims: BTreeMap<PciAddress, Vec<(&'a Domain, &'a Claim)>>,
     by_group: BTreeMap<u32, Vec<&'a Opener>>,
     by_node: BTreeMap<&'a str, Vec<&'a Opener>>,
@@ -52,6 +53,7 @@ impl<'a> HolderSources<'a> {
             namespaces: snapshot.all().next(),
             proxmox: snapshot.all().next(),
             pods: snapshot.all().next(),
+            allocations: snapshot.all().next(),
             ..Self::default()
         };
         for domain in sources.libvirt.iter().flat_map(|libvirt| &libvirt.domains) {
@@ -245,6 +247,16 @@ impl<'a> HolderSources<'a> {
 
     fn pod(&self, uid: &Arc<str>, container: Option<&Arc<str>>) -> Pod {
         self.pods.map_or_else(|| Pod::new(Arc::clone(uid)), |names| names.pod(uid, container))
+    }
+
+    /// What the kubelet gave a function to, beside who holds it.
+    pub fn allocation(&self, address: Option<PciAddress>, holder: &Holder) -> Option<&'a Allocation> {
+        self.allocations?.of(address?, holder)
+    }
+
+    /// The UID of a pod by its name, if the name is of one alone.
+    pub fn uid(&self, allocation: &Allocation) -> Option<&'a Arc<str>> {
+        self.pods?.uid(&allocation.namespace, &allocation.pod)
     }
 
     fn machine(&self, domain: Arc<str>, address: PciAddress) -> Vm {

@@ -98,6 +98,15 @@ pub struct CommonArgs {
         hide_short_help = true
     )]
     pub device_exclude: Option<String>,
+    /// Ask the kubelet which devices it gave to pods: the socket of its PodResources API [default: none]
+    #[arg(
+        long = "collector.kubelet-socket",
+        global = true,
+        value_name = "SOCKET",
+        env = "LANEWATCH_COLLECTOR_KUBELET_SOCKET",
+        hide_short_help = true
+    )]
+    pub kubelet_socket: Option<PathBuf>,
 }
 
 /// A command.

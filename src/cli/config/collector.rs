@@ -38,6 +38,16 @@ pub fn filter(read: &TableReader<'_>, include: Option<&str>, exclude: Option<&st
     }
 }
 
+/// The kubelet's socket on a host with this root; `None` if the path is not allowed.
+pub fn kubelet_socket(read: &TableReader<'_>, socket: &Path, root: &Path) -> Option<PathBuf> {
+    let below = socket.strip_prefix("/").ok().filter(|_| socket.file_name().is_some());
+    if below.is_none() {
+        let allowed = "an absolute path such as /var/lib/kubelet/pod-resources/kubelet.sock";
+        read.not_allowed("kubelet-socket", &socket.to_string_lossy(), allowed);
+    }
+    below.map(|below| root.join(below))
+}
+
 /// The layout of queue pair maps on a host with this root, sysfs and procfs. `None` if it is not configured, which is an
 /// error where the collector is to run.
 pub fn layout(

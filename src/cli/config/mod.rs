@@ -81,6 +81,9 @@ pub fn validate(file: &Path, config: &ConfigFile, errors: &ErrorList) {
     collector::filter(&table, collector.device_include.as_deref(), collector.device_exclude.as_deref());
     let collectors = collector::collectors(&table, collector, &[]);
     let paths = (PathBuf::from("/"), PathBuf::from("/sys"), PathBuf::from("/proc"));
+    if let Some(socket) = &collector.kubelet_socket {
+        collector::kubelet_socket(&table, socket, &paths.0);
+    }
     collector::layout(&table, collector.qid_map.as_ref(), &collectors, &paths);
 }
 

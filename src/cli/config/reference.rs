@@ -65,6 +65,7 @@ pub const KEYS: &[Key] = &[
     key("collector.device-exclude", "string", Some("no device"), "a regular expression", "skip RDMA devices whose whole name matches"),
     key("collector.disabled", "list of strings", Some("[]"), "names of collectors", "collectors that do not run"),
     key("collector.enabled", "list of strings", Some("[]"), "names of collectors", "collectors that run although they are off by default"),
+    key("collector.kubelet-socket", "string", Some("none: the kubelet is not asked"), "an absolute path", "socket of the kubelet's PodResources API, usually /var/lib/kubelet/pod-resources/kubelet.sock"),
     key("collector.qid-map.path", "string", None, "an absolute path, with `*` and `?` in its names", "queue pair maps of an out-of-tree driver"),
     key("collector.qid-map.columns", "list of strings", None, "`vf`, `local`, `global`, `state`, `-`; `global` is required", "columns of the maps, from the left"),
     key("collector.qid-map.hexadecimal", "boolean", Some("false"), "", "whether numbers without `0x` are hexadecimal"),

@@ -75,6 +75,8 @@ pub struct CollectorConfig {
     pub disabled: Vec<String>,
     /// Collectors that run though they do not by default.
     pub enabled: Vec<String>,
+    /// As `--collector.kubelet-socket`.
+    pub kubelet_socket: Option<PathBuf>,
     /// `[collector.qid-map]`
     pub qid_map: Option<QidMapConfig>,
 }

@@ -10,4 +10,5 @@ pub mod netdev;
 pub mod pcie;
 pub mod port;
 pub mod probe;
+pub mod rdma_cgroup;
 pub mod vf;

@@ -77,9 +77,10 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_pod_info",
         kind: MetricKind::Info,
-        help: "Pod that uses a VF (names of directories in /var/log/pods by the UID in /proc/<pid>/cgroup); absent \
-               if no pod does, or its name is unknown.",
-        labels: &["pf", "vf", "pci_address", "namespace", "pod", "container", "uid"],
+        help: "Pod of a VF, from a process that uses it (source process; /proc/<pid>/cgroup, names in \
+               /var/log/pods), else from the kubelet's PodResources API, if configured (source kubelet); absent if \
+               no pod has it, or its name is unknown.",
+        labels: &["pf", "vf", "pci_address", "namespace", "pod", "container", "uid", "resource", "source"],
         worst: "1 a VF, or one of lanewatch_vf_vm_info",
         since: FIRST_RELEASE,
         write: pods,
@@ -279,16 +280,33 @@ fn held(view: &ReportView<'_>, mut write: impl FnMut(&Pf, &Vf, &Holder)) {
 }
 
 fn pods(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
+    let sources = HolderSources::new(&view.report.snapshot);
     held(view, |pf, vf, holder| {
-        let Holder::Pod(Pod { uid, name: Some(name) }) = holder else { return };
+        let given = sources.allocation(vf.address, holder);
+        let (namespace, pod, container, uid, source) = match (holder, given) {
+            (Holder::Pod(Pod { uid, name: Some(name) }), _) => {
+                let container = name.container.as_ref().or_else(|| {
+                    let same = given.filter(|given| given.namespace == name.namespace && given.pod == name.pod);
+                    same.map(|given| &given.container)
+                });
+                (&name.namespace, &name.pod, container, Some(uid), "process")
+            }
+            // What a process uses outranks what the kubelet meant it for.
+            (Holder::None | Holder::Unknown(_) | Holder::Host(_) | Holder::Netns(_), Some(given)) => {
+                (&given.namespace, &given.pod, Some(&given.container), sources.uid(given), "kubelet")
+            }
+            _ => return,
+        };
         out.info(&[
             pf.address.into(),
             vf.number.into(),
             vf.address.into(),
-            (&*name.namespace).into(),
-            (&*name.pod).into(),
-            name.container.as_ref().into(),
-            (&**uid).into(),
+            (&**namespace).into(),
+            (&**pod).into(),
+            container.into(),
+            uid.into(),
+            given.map(|given| &given.resource).into(),
+            source.into(),
         ]);
     });
 }

@@ -106,6 +106,12 @@ fn vf_value(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf) 
         "node": vf.node,
         "representor": vf.representor,
         "holder": row.map(|row| holder_value(sources, row, vf.address)),
+        "allocated": row.and_then(|row| sources.allocation(vf.address, &row.holder)).map(|given| json!({
+            "namespace": given.namespace,
+            "pod": given.pod,
+            "container": given.container,
+            "resource": given.resource,
+        })),
         "trust": row.map(|row| trust_value(row.verification)),
     })
 }

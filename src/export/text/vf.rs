@@ -119,7 +119,11 @@ fn cells(report: &HostReport, sources: &HolderSources<'_>, pf: &Pf, vf: &Vf, sty
         configured(config.and_then(|config| config.vlan).filter(|vlan| vlan.id != 0).map(|vlan| vlan.id.to_string())),
         claimed(sources, vf),
         configured(config.and_then(|config| config.link).map(|link| link.as_str().to_owned())),
-        row.map_or_else(dash, |row| holder(&row.holder)),
+        row.map_or_else(dash, |row| {
+            let given = sources.allocation(vf.address, &row.holder).filter(|_| !matches!(row.holder, Holder::Pod(_)));
+            let given = given.map(|given| format!(" (given to pod {}/{})", given.namespace, given.pod));
+            holder(&row.holder) + given.as_deref().unwrap_or_default()
+        }),
         text(row.and_then(|row| since(report, row, style))),
         row.map_or_else(dash, |row| state(row.verification).to_owned()),
     ]
