@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::View;
 use super::gpu::GpuTopology;
+use crate::model::host::{Acs, AcsSwitches, PciIsolation, Posture};
 use crate::model::ids::PciAddress;
 use crate::model::pci_tree::{Distance, EndpointKind, TreeEndpoint};
-use crate::model::host::{Acs, AcsSwitches, PciIsolation, Posture};
 use crate::model::sriov::{Pf, Vf};
 
 /// As many directions as are listed.

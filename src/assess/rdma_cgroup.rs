@@ -88,17 +88,17 @@ mod tests {
     use crate::assess::testing::seen;
     use crate::model::snapshot::Fact;
 
-    fn said(uses: &[(&str, u64, Option<u64>)]) -> Vec<(String, String)> {
-        let groups = uses.iter().enumerate().map(|(number, (device, current, limit))| {
-            let used = RdmaUse {
+    fn said(groups: &[(&str, u64, Option<u64>)]) -> Vec<(String, String)> {
+        let facts = groups.iter().enumerate().map(|(number, (device, current, limit))| {
+            let one = RdmaUse {
                 device: Arc::from(*device),
                 resource: RdmaResource::Object,
                 current: *current,
                 limit: *limit,
             };
-            Arc::new(RdmaCgroup { owner: CgroupOwner::Job(Arc::from(number.to_string())), uses: vec![used] }) as Fact
+            Arc::new(RdmaCgroup { owner: CgroupOwner::Job(Arc::from(number.to_string())), uses: vec![one] }) as Fact
         });
-        seen(groups.collect(), |view| {
+        seen(facts.collect(), |view| {
             let mut verdicts = Verdicts::default();
             limit_near(view, &mut verdicts);
             let found = verdicts.conditions.into_iter();

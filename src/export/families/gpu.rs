@@ -3,8 +3,8 @@
 use crate::assess::gpu::GpuTopology;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
-use crate::model::pci_tree::{Distance, EndpointKind, vendor_name};
 use crate::model::host::Posture;
+use crate::model::pci_tree::{Distance, EndpointKind, vendor_name};
 
 /// The families, in the order of the exposition.
 pub const FAMILIES: &[Family] = &[

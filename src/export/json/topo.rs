@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use super::findings::{SCHEMA, host};
 use crate::assess::gpu::GpuTopology;
-use crate::model::pci_tree::{Distance, TreeEndpoint, vendor_name};
 use crate::model::host::Posture;
+use crate::model::pci_tree::{Distance, TreeEndpoint, vendor_name};
 use crate::model::time::rfc3339;
 use crate::watch::HostReport;
 

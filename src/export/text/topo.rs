@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 
 use super::style::Style;
 use crate::assess::gpu::GpuTopology;
+use crate::model::host::Posture;
 use crate::model::ids::PciAddress;
 use crate::model::pci_tree::{Distance, EndpointKind, TreeEndpoint, TreeLink, Uplink, vendor_name};
-use crate::model::host::Posture;
 use crate::model::units::BytesPerSecond;
 use crate::watch::HostReport;
 
