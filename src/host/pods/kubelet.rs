@@ -97,11 +97,10 @@ impl KubeletError {
         match self {
             Self::Connect(error) => reason_of(error).unwrap_or(ReadError::Gone),
             Self::Timeout => ReadError::Timeout,
-            Self::Http(_) | Self::Status(_) => ReadError::Io,
             // Unimplemented: an old kubelet.
             Self::Grpc(12) => ReadError::NotSupported,
             Self::Grpc(7 | 16) => ReadError::Permission,
-            Self::Grpc(_) => ReadError::Io,
+            Self::Http(_) | Self::Status(_) | Self::Grpc(_) => ReadError::Io,
             Self::TooLong | Self::Malformed => ReadError::Malformed,
         }
     }
