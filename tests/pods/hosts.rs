@@ -55,6 +55,7 @@ impl PodHost {
             procfs: root.join("proc"),
             roots: Roots::below(root),
             route: None,
+            ethtool: None,
             live: false,
         }
     }
