@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
-use super::pod_of;
+use super::cgroup::owner;
 use super::processes::{device_file_of, function, start_time};
 use super::qemu::{CommandLine, parse_command_line};
 use crate::host::recording::entries::RecordedEntry;
 use crate::host::recording::scrub::{NameKind, Scrubber};
-use crate::model::holder::Domain;
+use crate::model::holder::{CgroupOwner, Domain};
 use crate::model::reading::ReadError;
 use crate::model::sriov::Mac;
 
@@ -151,7 +151,8 @@ pub fn process(
         put("cmdline", command_line(&line, name.as_deref(), scrubber));
     }
     if let Some(group) = text("cgroup") {
-        let pod = pod_of(&group).map(|pod| scrubber.uuid_text(&pod));
+        let owner = owner(&group);
+        let pod = owner.as_ref().and_then(CgroupOwner::pod).map(|pod| scrubber.uuid_text(pod));
         let group = pod.map(|pod| format!("/kubepods.slice/kubepods-pod{}.slice/container", pod.replace('-', "_")));
         put("cgroup", format!("0::{}\n", group.as_deref().unwrap_or("/")));
     }
