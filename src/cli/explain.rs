@@ -28,7 +28,8 @@ pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError
     if let Some(node) = args.device.as_deref().and_then(numa_node) {
         let drawn = topo::tree(&report, Some(node), &style(args.color));
         let none = || CliError::Usage(format!("no GPU, network card or NVMe drive is known on NUMA node {node}"));
-        return Ok(print(drawn.ok_or_else(none)?.trim_end().as_bytes()).and_then(|_| print(b"\n"))?);
+        let drawn = drawn.ok_or_else(none)?;
+        return Ok(print(&format!("{}\n", drawn.trim_end()))?);
     }
     let diagrams = diagrams(&report);
     let style = style(args.color);

@@ -151,8 +151,8 @@ impl Settings {
             None => Arc::new(if live { Fs::new() } else { Fs::recorded() }),
         };
         let route = io.netlink(Protocol::Route).or_else(|| live.then(route));
-        let (qid_map, kubelet_socket) = (self.qid_map.clone(), self.kubelet_socket.clone());
-        let roots = Roots { qid_map, kubelet_socket, ..Roots::below(&root) };
+        let (kubelet_socket, qid_map) = (self.kubelet_socket.clone(), self.qid_map.clone());
+        let roots = Roots { kubelet_socket, qid_map, ..Roots::below(&root) };
         Host { io, sysfs, procfs, roots, route, ethtool: live.then(ioctl::kernel), live }
     }
 

@@ -23,5 +23,5 @@ pub fn run(settings: &Settings, args: &TopoArgs) -> Result<ExitCode, CliError> {
             serde_json::to_string_pretty(&json::topo::topo(&report)).map_err(anyhow::Error::from)? + "\n"
         }
     };
-    Ok(print(text.as_bytes())?)
+    Ok(print(&text)?)
 }

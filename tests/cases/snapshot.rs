@@ -32,7 +32,7 @@ fn recorded_host(stage: &Stage) -> Host {
         libvirt: host.join("libvirt"),
         run_libvirt: host.join("run-libvirt"),
         netns: host.join("netns"),
-        qid_map: None,
+        ..Roots::below(&host)
     };
     let route = host.join(IP_LINK).exists().then(|| route(host.join(IP_LINK)));
     let (sysfs, procfs) = (host.join("sys"), host.join("proc"));
