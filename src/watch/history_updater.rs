@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::baseline::{learn_baseline, learn_gpus};
+use super::flaps::{WhenLost, record_flaps};
 use super::history_event::HistoryEvent;
 use super::interrupt_tracker::InterruptTracker;
 use super::kernel_log_tracker::KernelLogTracker;
@@ -25,11 +26,7 @@ use crate::model::rdma::{LinkLayer, Port, PortState, RdmaDevice};
 use crate::model::snapshot::Snapshot;
 use crate::model::time::BootTime;
 use crate::model::topology::Topology;
-use crate::model::units::times;
 use crate::model::units::{BytesPerSecond, Lanes as Width, TransfersPerSecond};
-
-/// Flaps kept for each port; a port that flaps more in twelve hours needs no exact count.
-const MOST_FLAPS: usize = 256;
 
 /// Compares each pass with the one before.
 #[derive(Debug, Default)]
@@ -405,38 +402,6 @@ fn report_reset(subject: &str, reset: &[&str], news: &mut Vec<HistoryEvent>) {
     }
 }
 
-/// Whether links were lost while the agent ran, or before it started.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WhenLost {
-    Running,
-    Stopped,
-}
-
-/// Notes that a port lost its link and got it back so many times. Those soon after boot are no flaps.
-fn record_flaps(
-    history: &mut History,
-    key: &PortKey,
-    (flaps, when): (u64, WhenLost),
-    now: BootTime,
-    settled: bool,
-    news: &mut Vec<HistoryEvent>,
-) {
-    let past = history.ports.entry(key.clone()).or_default();
-    let count = times(flaps);
-    let apart = if settled { "" } else { " (soon after boot: not counted)" };
-    let text = match when {
-        WhenLost::Running => format!("{key} lost its link and got it back {count}{apart}"),
-        WhenLost::Stopped => format!("{key} lost its link {count} while the agent did not run{apart}"),
-    };
-    news.push((EventKind::PortFlap, key.to_string(), text));
-    if settled {
-        past.flaps.extend((0..flaps.min(MOST_FLAPS as u64)).map(|_| now));
-        while past.flaps.len() > MOST_FLAPS || past.flaps.front().is_some_and(|at| now.since(*at) > DAY / 2) {
-            past.flaps.pop_front();
-        }
-    }
-}
-
 /// Says that a number given by the subnet manager changed; 0 is none. One that could not be read changes nothing.
 fn address_changes(key: &PortKey, name: &str, known: &mut Option<u32>, now: Option<u32>, news: &mut Vec<HistoryEvent>) {
     let Some(now) = now else { return };
@@ -461,8 +426,6 @@ fn gid_table(addressing: &PortAddressing) -> String {
 fn is_active(state: PortState) -> bool {
     matches!(state, PortState::Active | PortState::ActiveDefer)
 }
-
-const DAY: Duration = Duration::from_secs(24 * 3600);
 
 fn new_link() -> LinkHistory {
     let hour = || CounterWindow::new(Duration::from_secs(3600));

@@ -7,6 +7,7 @@ pub mod engine;
 mod event_limiter;
 mod file_watcher;
 pub mod finding_tracker;
+mod flaps;
 pub mod history_event;
 pub mod history_updater;
 pub mod interrupt_tracker;
