@@ -161,7 +161,9 @@ fn query_rules(place: &str, expression: &str, variables: &BTreeSet<String>, need
         let counter = catalogue::families().any(|family| family.name == *name && family.kind == MetricKind::Counter);
         if counter || name.ends_with("_total") {
             let rated = range.is_some() && ["rate", "irate", "increase"].contains(&function);
-            need(rated, format!("{place}: {name} is a counter"));
+            // A series that begins with its first event has no increase yet: its value is.
+            let begins = expression.contains(" unless ") && expression.contains(" offset $__rate_interval");
+            need(rated || begins, format!("{place}: {name} is a counter"));
         }
     }
     for unknown in promql::unknown(&found, |_| None) {

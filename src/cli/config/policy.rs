@@ -115,7 +115,9 @@ fn thresholds(read: &TableReader<'_>, table: &ThresholdConfig) -> Thresholds {
         }
         // A counter without a limit of its own is judged by the hour.
         let Some((counter, _)) = catalogue::find(name) else {
-            let known: Vec<&str> = thresholds.errors.iter().map(|limit| limit.counter).collect();
+            let mut known: Vec<&str> = thresholds.errors.iter().map(|limit| limit.counter).collect();
+            // A counter may have two limits, one after the other.
+            known.dedup();
             let allowed = format!("one of {}, or another counter of docs/drivers.md", known.join(", "));
             read.not_allowed(&key, name, &allowed);
             continue;
