@@ -48,6 +48,7 @@ pub(super) const WORDS: &[&str] = &[
     "aer_dev_nonfatal",
     "aer_dev_fatal",
     "operstate",
+    "slaves",
     "duplex",
     "mode",
     "type",

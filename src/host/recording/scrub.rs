@@ -326,10 +326,14 @@ impl Scrubber {
         }
     }
 
-    /// The replacement of a GUID; zero stays.
+    /// The replacement of a GUID; zero stays. One that is made of a MAC address is made of its replacement.
     pub fn guid(&mut self, guid: u64) -> u64 {
         if self.keeps || guid == NOBODY || guid == u64::MAX {
             return guid;
+        }
+        if let Some(mac) = mac_in(guid) {
+            let replacement = guid_of(self.mac(mac));
+            return *self.guids.entry(guid).or_insert(replacement);
         }
         let next = 0x0200_00ff_fe00_0001 + count(&self.guids);
         *self.guids.entry(guid).or_insert(next)
@@ -358,6 +362,18 @@ impl Scrubber {
         let part = |from: usize, to: usize| digits.get(from..to).unwrap_or_default();
         [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join(&separator.to_string())
     }
+}
+
+/// The MAC address in a GUID (EUI-64: `ff:fe` in the middle, one bit of the first byte inverted).
+fn mac_in(guid: u64) -> Option<u64> {
+    let is_made_of_one = guid >> 24 & 0xffff == 0xfffe;
+    is_made_of_one.then_some((guid >> 40 << 24 | guid & 0xff_ffff) ^ 0x0200_0000_0000)
+}
+
+/// The GUID that is made of a MAC address.
+const fn guid_of(mac: u64) -> u64 {
+    let mac = mac ^ 0x0200_0000_0000;
+    mac >> 24 << 40 | 0xfffe << 24 | mac & 0xff_ffff
 }
 
 const fn is_multicast(prefix: u64) -> bool {
@@ -459,7 +475,7 @@ mod tests {
             ("0000:0000:0000:0000", "0000:0000:0000:0000"),
             ("fe80:0000:0000:0000:b83f:d203:00aa:1000", "fe80:0000:0000:0000:0200:00ff:fe00:0001"),
             ("0000:0000:0000:0000:0000:ffff:c0a8:0102", "0000:0000:0000:0000:0000:ffff:c612:0001"),
-            ("2001:0db8:0000:0001:b83f:d2ff:fe00:1000", "0200:00ff:fe00:0001:0200:00ff:fe00:0002"),
+            ("2001:0db8:0000:0001:b83f:d2ff:fe00:1000", "0200:00ff:fe00:0001:0000:00ff:fe00:0001"),
             ("b8:3f:d2:01:02:03", "02:00:00:00:00:01"),
             ("b8-3f-d2-01-02-03", "02-00-00-00-00-01"),
             (
@@ -503,6 +519,13 @@ mod tests {
         assert_eq!(scrubber.name(NameKind::Domain, "train8"), "domain-2");
         assert_eq!(scrubber.name(NameKind::Program, "train7"), "program-1");
         assert_eq!(scrubber.name(NameKind::Domain, "train7"), "domain-1");
+    }
+
+    #[test]
+    fn a_guid_that_is_made_of_a_mac_address_stays_so() {
+        let mut scrubber = Scrubber::default();
+        assert_eq!(scrubber.text("0c42:a1ff:fe00:1234 0e:42:a1:00:12:34"), "0000:00ff:fe00:0001 02:00:00:00:00:01");
+        assert_eq!(scrubber.text("0e:42:a1:00:12:35 0c42:a1ff:fe00:1235"), "02:00:00:00:00:02 0000:00ff:fe00:0002");
     }
 
     #[test]
