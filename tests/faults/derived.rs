@@ -43,6 +43,7 @@ const OF_THE_READING: &[&str] = &[
     "process_*",
     "lanewatch_read_errors_total",
     "lanewatch_quarantined_files",
+    "lanewatch_unread_subjects",
     "lanewatch_collector_duration_seconds",
     "lanewatch_collector_wait_seconds",
     "lanewatch_collector_last_success_timestamp_seconds",

@@ -191,16 +191,13 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_migrations_total",
         kind: MetricKind::Counter,
-        help: "Signs that a guest or a function was moved, by signal; absent for none.",
+        help: "Signs that a guest or a function was moved, by signal.",
         labels: SIGNAL,
-        worst: "11; none on most hosts",
+        worst: "11",
         since: FIRST_RELEASE,
         write: |view, out| {
             for signal in Signal::ALL {
-                let seen = view.report.vf_map.signal(*signal);
-                if seen.count > 0 {
-                    out.counter(&[signal.as_str().into()], seen.count);
-                }
+                out.counter(&[signal.as_str().into()], view.report.vf_map.signal(*signal).count);
             }
         },
     },

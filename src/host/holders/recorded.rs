@@ -55,7 +55,11 @@ pub fn domain(domain: &Domain, scrubber: &mut Scrubber) -> String {
     }
     let id = domain.id.map(|id| format!(" id='{id}'")).unwrap_or_default();
     let name = quick_xml::escape::escape(&name);
-    let body = format!("<domain type='kvm'{id}><name>{name}</name><devices>\n{devices}</devices></domain>\n");
+    let is_uuid =
+        |text: &&str| text.len() == 36 && text.chars().all(|letter| letter.is_ascii_hexdigit() || letter == '-');
+    let uuid = domain.identity.uuid.as_deref().filter(is_uuid).map(|uuid| scrubber.uuid_text(uuid));
+    let uuid = uuid.map(|uuid| format!("<uuid>{uuid}</uuid>")).unwrap_or_default();
+    let body = format!("<domain type='kvm'{id}><name>{name}</name>{uuid}<devices>\n{devices}</devices></domain>\n");
     let Some(state) = &domain.state else { return body };
     let word = |word: &str| word.chars().filter(|c| c.is_ascii_lowercase() || " -".contains(*c)).collect::<String>();
     let reason = domain.reason.as_deref().map(|reason| format!(" reason='{}'", word(reason))).unwrap_or_default();
