@@ -5,9 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
+use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
 use super::file::PolledFile;
-use super::function::address_of;
+use super::function::{DeviceInventory, address_of};
 use super::pci::{parse_lanes, parse_speed};
 use super::text;
 use crate::model::ids::PciAddress;
@@ -24,13 +24,15 @@ pub const SPEC: Spec = Spec {
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,
-    make: |_: &Setup| Box::new(TreeCollector),
+    make: |setup: &Setup| Box::new(TreeCollector { filter: setup.filter.clone() }),
 };
 
 /// How long the tree is kept while no function comes or goes; drivers may be bound anew.
 const KEPT: Duration = Duration::from_secs(10 * 60);
 
-struct TreeCollector;
+struct TreeCollector {
+    filter: Filter,
+}
 
 impl Collector for TreeCollector {
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
@@ -39,11 +41,12 @@ impl Collector for TreeCollector {
     }
 
     fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
-        Box::new(TreeReader { names: Vec::new(), until: None, fact: Arc::default() })
+        Box::new(TreeReader { filter: self.filter.clone(), names: Vec::new(), until: None, fact: Arc::default() })
     }
 }
 
 struct TreeReader {
+    filter: Filter,
     /// The functions of the bus when the tree was read.
     names: Vec<String>,
     until: Option<BootTime>,
@@ -54,6 +57,8 @@ impl DeviceReader for TreeReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let directory = cx.host.sysfs.join("bus/pci/devices");
         let Ok(mut names) = cx.list(&directory) else { return Vec::new() };
+        let Ok(DeviceInventory { excluded, .. }) = DeviceInventory::read(cx, &self.filter) else { return Vec::new() };
+        names.retain(|name| address_of(Path::new(name)).is_none_or(|address| !excluded.contains(&address)));
         names.sort_unstable();
         if self.names != names || self.until.is_none_or(|until| cx.now >= until) {
             self.fact = Arc::new(tree(cx, &directory, &names));

@@ -77,11 +77,12 @@ const FINDING: &[&str] = &["lanewatch_finding", "lanewatch_pending_finding"];
 const SUBJECTS: &[&str] = &["lanewatch_check_subjects"];
 const AER: &[&str] = &["lanewatch_pcie_aer_events_total", "lanewatch_pcie_aer_errors_total"];
 
-const PORT_CHECKS: [&str; 7] = [
+const PORT_CHECKS: [&str; 8] = [
     "port_down",
     "port_rate_low",
     "port_flapping",
     "port_errors",
+    "link_quality",
     "port_counter_saturated",
     "pcie_below_port_rate",
     "roce_lossy",

@@ -85,6 +85,12 @@ impl Debian {
         let metrics = server.get("/metrics").text();
         assert!(metrics.contains("lanewatch_device_info{device=\"mlx5_1\""), "{metrics}");
         assert!(!server.log().contains("running as root"), "{}", server.log());
+        // What the agent still waits for would be pending in `check`, too.
+        let began = std::time::Instant::now();
+        while !server.get("/metrics").text().contains("lanewatch_finding{check=\"pcie_degraded\"") {
+            assert!(began.elapsed() < std::time::Duration::from_secs(90), "{}", server.log());
+            std::thread::sleep(std::time::Duration::from_secs(1));
+        }
         server.group.signal(rustix::process::Signal::TERM);
         let mut server = server;
         assert!(server.group.wait(std::time::Duration::from_secs(10)).is_some(), "it does not end");

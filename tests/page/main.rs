@@ -38,7 +38,8 @@ fn served() -> (Server, TempDir) {
     host.cards[1].upstream = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
     let directory = TempDir::new().unwrap();
     host.write(directory.path()).unwrap();
-    let server = Server::start("serve", &["--path.rootfs", directory.path().to_str().unwrap()]);
+    let server =
+        Server::start("serve", &["--path.rootfs", directory.path().to_str().unwrap(), "--web.public-snapshot"]);
     until_critical(&server);
     (server, directory)
 }

@@ -194,12 +194,13 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_web_closed_connections_total",
         kind: MetricKind::Counter,
         help: "Connections that the server closed, by reason: the client read too slowly, too many answers or \
-               connections were open, or the web configuration became stricter.",
+               connections were open, or the web configuration became stricter; absent for none.",
         labels: &["reason"],
         worst: "4",
         since: FIRST_RELEASE,
         write: |view, out| {
-            for (why, count) in ClosedConnection::ALL.iter().zip(view.agent.closed_connections) {
+            let closed = ClosedConnection::ALL.iter().zip(view.agent.closed_connections);
+            for (why, count) in closed.filter(|(_, count)| *count > 0) {
                 out.counter(&[why.as_str().into()], count);
             }
         },

@@ -4,6 +4,7 @@ use crate::assess::vf::holders::HolderSources;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
 use crate::model::holder::{Holder, Pod, VmManager};
+use crate::model::host::Machine;
 use crate::model::sriov::QidMap;
 use crate::model::sriov::{Pf, Vf, VfKey, VfLink, VfTraffic};
 use crate::model::time::unix_seconds;
@@ -191,13 +192,20 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_migrations_total",
         kind: MetricKind::Counter,
-        help: "Signs that a guest or a function was moved, by signal.",
+        help: "Signs that a guest or a function was moved, by signal; absent for none on a host without VFs.",
         labels: SIGNAL,
         worst: "11",
         since: FIRST_RELEASE,
         write: |view, out| {
+            // From zero where something can move: a guest, or a host with VFs.
+            let snapshot = &view.report.snapshot;
+            let is_guest = snapshot.all::<Machine>().any(|machine| machine.hypervisor == Some(true));
+            let can_move = is_guest || snapshot.all::<Pf>().any(|pf| !pf.vfs.is_empty());
             for signal in Signal::ALL {
-                out.counter(&[signal.as_str().into()], view.report.vf_map.signal(*signal).count);
+                let count = view.report.vf_map.signal(*signal).count;
+                if can_move || count > 0 {
+                    out.counter(&[signal.as_str().into()], count);
+                }
             }
         },
     },
