@@ -21,11 +21,7 @@ use tokio::net::TcpListener;
 struct Nothing;
 
 impl ReportSource for Nothing {
-    fn report(
-        &self,
-        _: Duration,
-        _: Duration,
-    ) -> Pin<Box<dyn Future<Output = Option<Arc<HostReport>>> + Send + '_>> {
+    fn report(&self, _: Duration, _: Duration) -> Pin<Box<dyn Future<Output = Option<Arc<HostReport>>> + Send + '_>> {
         Box::pin(ready(None))
     }
 

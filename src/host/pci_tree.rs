@@ -69,7 +69,12 @@ impl DeviceReader for TreeReader {
 }
 
 /// Endpoints with their directories, without VFs whose PF is here.
-fn endpoints(cx: &mut ReadContext<'_>, directory: &Path, names: &[String]) -> Vec<(PathBuf, PciClass, EndpointKind)> {
+fn endpoints(
+    cx: &mut ReadContext<'_>,
+    directory: &Path,
+    names: &[String],
+    may_matter: impl Fn(PciClass) -> bool,
+) -> Vec<(PathBuf, PciClass, EndpointKind)> {
     let mut found = Vec::new();
     for name in names {
         let Ok(address) = name.parse::<PciAddress>() else { continue };
@@ -98,7 +103,7 @@ pub(super) fn gpus(cx: &mut ReadContext<'_>) -> Vec<PathBuf> {
     let directory = cx.host.sysfs.join("bus/pci/devices");
     let mut names = cx.host.io.list(&directory).unwrap_or_default();
     names.sort_unstable();
-    let found = endpoints(cx, &directory, &names).into_iter();
+    let found = endpoints(cx, &directory, &names, may_be_gpu).into_iter();
     found.filter(|(_, _, kind)| *kind == EndpointKind::Gpu).map(|(function, _, _)| function).collect()
 }
 
@@ -107,9 +112,14 @@ fn may_matter(class: PciClass) -> bool {
     matches!(class.0 >> 16, 0x01 | 0x02 | 0x03 | 0x08 | 0x12)
 }
 
+/// Whether a function of this class may be a GPU: nothing more is read of any other.
+fn may_be_gpu(class: PciClass) -> bool {
+    matches!(class.0 >> 16, 0x03 | 0x12)
+}
+
 fn tree(cx: &mut ReadContext<'_>, directory: &Path, names: &[String]) -> PciTree {
     let mut tree = PciTree::default();
-    for (function, class, kind) in endpoints(cx, directory, names) {
+    for (function, class, kind) in endpoints(cx, directory, names, may_matter) {
         let (Some(address), Some(own)) = (address_of(&function), pair(cx, &function, "vendor", "device")) else {
             continue;
         };
