@@ -79,14 +79,13 @@ fn endpoints(
     for name in names {
         let Ok(address) = name.parse::<PciAddress>() else { continue };
         let entry = directory.join(name);
-        let Some(class) = hex(cx, &entry.join("class")).and_then(|class| u32::try_from(class).ok()).map(PciClass)
-        else {
-            continue;
-        };
-        if !may_matter(class) || cx.host.io.link(&entry.join("physfn")).is_ok() {
+        let Ok(function) = cx.host.resolve(&entry) else { continue };
+        // An archive that knows no links has the class below the function alone.
+        let class = hex(cx, &entry.join("class")).or_else(|| hex(cx, &function.join("class")));
+        let Some(class) = class.and_then(|class| u32::try_from(class).ok()).map(PciClass) else { continue };
+        if !may_matter(class) || cx.host.io.link(&function.join("physfn")).is_ok() {
             continue;
         }
-        let Ok(function) = cx.host.resolve(&entry) else { continue };
         let has_port = function.parent().and_then(address_of).is_some();
         let Some(own) = pair(cx, &function, "vendor", "device") else { continue };
         if let Some(kind) = kind_of(class, own, has_port)
