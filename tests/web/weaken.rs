@@ -137,7 +137,7 @@ fn every_weakening_takes_a_restart_or_the_flag() {
         let Some(outcome) = curl(&fixture, "/metrics", None, &["--user", &format!("alice:{PASSWORD}")]) else { return };
         assert_eq!(outcome, Outcome::NoConnection, "{weaker}");
     }
-    let fixture = fixture.start_with(&config, &["--web.allow-weaker-reload"]);
+    let fixture = Fixture::new().start_with(&config, &["--web.allow-weaker-reload"]);
     fixture.configure(&users());
     fixture.wait_for_log("web configuration reloaded", 1);
     assert_eq!(http::get(fixture.address, "/metrics").unwrap().status, 401);
