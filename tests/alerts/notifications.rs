@@ -323,6 +323,8 @@ impl Play {
     }
 }
 
+const SCRAPE_INTERVAL: Duration = Duration::from_secs(3);
+
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Time for what should not come.
@@ -330,7 +332,7 @@ const QUIET: Duration = Duration::from_secs(15);
 
 #[test]
 fn every_fault_is_told_once_and_nothing_else_is() {
-    let Some(alertmanager) = Alertmanager::start() else { return };
+    let Some(alertmanager) = Alertmanager::start(SCRAPE_INTERVAL) else { return };
     let directory = TempDir::new().unwrap();
     let targets = directory.path().join("targets.json");
     let start = |fault: Fault| {
@@ -340,10 +342,11 @@ fn every_fault_is_told_once_and_nothing_else_is() {
     let mut play = Play { faults: faults().into_iter().map(start).collect(), targets, alertmanager };
     play.write_targets("a");
     let config = format!(
-        "global: {{scrape_interval: 3s, scrape_timeout: 3s, evaluation_interval: 3s}}\n\
-         alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{}']}}]}}]}}\n\
+        "global: {{scrape_interval: {0}s, scrape_timeout: {0}s, evaluation_interval: {0}s}}\n\
+         alerting: {{alertmanagers: [{{static_configs: [{{targets: ['{1}']}}]}}]}}\n\
          rule_files: [lanewatch.rules.yml, lanewatch.recording.yml]\n\
-         scrape_configs:\n  - job_name: lanewatch\n    file_sd_configs: [{{files: ['{}'], refresh_interval: 1s}}]\n",
+         scrape_configs:\n  - job_name: lanewatch\n    file_sd_configs: [{{files: ['{2}'], refresh_interval: 1s}}]\n",
+        SCRAPE_INTERVAL.as_secs(),
         play.alertmanager.server.address,
         play.targets.display()
     );

@@ -26,15 +26,18 @@ pub(super) struct Alertmanager {
 }
 
 impl Alertmanager {
-    /// Starts one; none where it is not installed.
-    pub(super) fn start() -> Option<Self> {
+    /// Starts one that waits for other alerts of a group as many scrapes as the example does; none where it is not
+    /// installed.
+    pub(super) fn start(scrape_interval: Duration) -> Option<Self> {
         let program = require(Tool::Alertmanager)?;
+        // 30 s at a scrape in 15 s: what one scrape saw half is whole at the next.
+        let group_wait = (scrape_interval * 2).as_secs();
         let (pager, tickets) = (Toy::serve("{}"), Toy::serve("{}"));
         let mut config = text("alerts/alertmanager.example.yml");
         for (from, to) in [
             ("http://pager.example/", format!("http://{}/", pager.address)),
             ("http://tickets.example/", format!("http://{}/", tickets.address)),
-            ("group_wait: 30s", "group_wait: 2s".to_owned()),
+            ("group_wait: 30s", format!("group_wait: {group_wait}s")),
             ("group_interval: 5m", "group_interval: 1s".to_owned()),
             ("group_interval: 1m", "group_interval: 1s".to_owned()),
         ] {
