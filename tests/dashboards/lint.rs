@@ -162,7 +162,8 @@ fn query_rules(place: &str, expression: &str, variables: &BTreeSet<String>, need
         if counter || name.ends_with("_total") {
             let rated = range.is_some() && ["rate", "irate", "increase"].contains(&function);
             // A series that begins with its first event has no increase yet: its value is.
-            let begins = expression.contains(" unless ") && expression.contains(" offset $__rate_interval");
+            let begins =
+                expression.contains(&format!(" unless {name}{{")) && expression.contains(" offset $__rate_interval");
             need(rated || begins, format!("{place}: {name} is a counter"));
         }
     }

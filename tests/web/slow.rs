@@ -174,8 +174,7 @@ fn two_thousand_slow_readers_lock_nobody_out_and_hold_little_memory() {
         if group.is_some() { "cgroup" } else { "asserted" },
     );
     drop(readers);
-    // On a machine that is busy with other things a scrape takes long without any reader.
-    assert!(slowest < Duration::from_secs(1).max(alone * 10), "a scrape took {slowest:.1?}, {alone:.1?} alone");
+    assert!(slowest < Duration::from_secs(1), "a scrape took {slowest:.1?}, {alone:.1?} alone");
     assert!(most < MEMORY, "{} MiB resident", most >> 20);
     assert!(kernel < 48 << 20, "{} MiB in sockets", kernel >> 20);
     thread::sleep(Duration::from_millis(1_100));
