@@ -1,4 +1,4 @@
-//! Probes: what a lane could carry, how a run stands beside that and beside the past, and when it is a finding.
+//! Benchmarks: what a path could carry, how a run stands beside that and beside the past, and when it is a finding.
 
 use super::View;
 use super::capacity::HostCapacity;
@@ -33,10 +33,10 @@ pub const USUAL_PAYLOAD: u32 = 256;
 /// Speed from which links send fixed-size units (FLIT), of which 236 of 256 bytes are packets.
 const FLIT: u64 = 64_000_000_000;
 
-/// What a lane could carry.
+/// What a path could carry.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Ceiling {
-    /// Payload that the whole lane carries each way.
+    /// Payload that the whole path carries each way.
     pub payload: BytesPerSecond,
     /// What its PCIe path carries, payload and all.
     pub path: Option<BytesPerSecond>,

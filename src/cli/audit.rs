@@ -17,7 +17,7 @@ use super::output::print;
 use super::output::{complain, is_capable};
 use crate::export::audit;
 use crate::export::audit::text;
-use crate::export::audit::{Table, table};
+use crate::export::audit::{Table, csv_table};
 use crate::fleet::audit::{AuditError, AuditPlan, audit};
 use crate::fleet::client::{PrometheusClient, PrometheusEndpoint, PrometheusError};
 use crate::fleet::query::matchers;
@@ -77,8 +77,8 @@ fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Resul
     };
     Ok(match args.format {
         AuditFormat::Text => text::report(fleet),
-        AuditFormat::Json => audit::document(fleet, exceeded)?,
-        AuditFormat::Csv => table(fleet, which)?,
+        AuditFormat::Json => audit::json_document(fleet, exceeded)?,
+        AuditFormat::Csv => csv_table(fleet, which)?,
     })
 }
 

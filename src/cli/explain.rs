@@ -1,4 +1,4 @@
-//! `lanewatch explain`: the lane of a device, hop by hop.
+//! `lanewatch explain`: the path of a device, hop by hop.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::watch::clock::{Clock as _, SystemClock};
 /// When to give up on devices that do not answer.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Draws the lane of the device that was named, or of every device.
+/// Draws the path of the device that was named, or of every device.
 ///
 /// # Errors
 /// There is no such device or port, or the host cannot be looked at.

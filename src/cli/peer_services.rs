@@ -70,7 +70,7 @@ impl PeerServices {
             let post = Box::new(peers.post.clone());
             let peer_runtime =
                 PeerRuntime::new(peers.names.clone(), peers.slot, peers.concurrency, peers.key.clone(), post);
-            take_peer_list(&list, schedule::read(&list), &peer_runtime);
+            take_peer_list(&list, schedule::read_peers(&list), &peer_runtime);
             (list, Arc::new(peer_runtime))
         });
         Ok(Self { servers, peer_runtime, by_certificate, file })
@@ -103,7 +103,7 @@ pub async fn watch_peer_list(path: PathBuf, peer_runtime: Arc<PeerRuntime>) {
         changes.wait().await;
         let list = path.clone();
         let read = read_on_own_thread(
-            move || schedule::read(&list),
+            move || schedule::read_peers(&list),
             |error| {
                 tracing::error!("{}: {error}", path.display());
             },

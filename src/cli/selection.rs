@@ -16,7 +16,7 @@ pub enum Selection<'a> {
     Pf(&'a Pf),
 }
 
-/// Who goes by this name: an RDMA device or one of its ports (`mlx5_3`, `mlx5_3/1`), a PCI address on a lane, with or
+/// Who goes by this name: an RDMA device or one of its ports (`mlx5_3`, `mlx5_3/1`), a PCI address on a path, with or
 /// without the domain, or an interface.
 ///
 /// # Errors

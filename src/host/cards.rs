@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::function::DeviceInventory;
 use super::text::parse_hex;
 use crate::model::ids::PciAddress;
@@ -80,7 +80,7 @@ impl Collector for CardCollector {
 /// Reads what a function is. All of it comes from the kernel's memory.
 fn identify(cx: &mut ReadContext<'_>, entry: &Path) -> Option<NetworkFunction> {
     let directory = cx.host.resolve(entry).ok()?;
-    let mut file = |name: &str| PolledFile::new(directory.join(name)).read(cx, number).value();
+    let mut file = |name: &str| read_once(cx, &directory.join(name), number);
     let class = PciClass(file("class")?);
     if !class.is_network() {
         return None;

@@ -209,13 +209,11 @@ mod tests {
 
     use super::*;
     use crate::host::collector::Depth;
-    use crate::host::harness::{CollectorHarness, facts};
+    use crate::host::harness::{CARD, CollectorHarness, facts};
     use crate::host::io::Host;
     use crate::host::netlink::generic::tests::FakeFamily;
     use crate::host::netlink::message::tests::attribute;
     use crate::host::netlink::socket;
-
-    const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 
     /// A reply about a reporter: name, state, errors, recoveries, whether it recovers by itself; and the port it is of.
     fn reply(function: &str, port: Option<u32>, said: (&str, u8, u64, u64, Option<u8>)) -> Vec<u8> {
@@ -235,10 +233,7 @@ mod tests {
     }
 
     fn reader(made: &Arc<FakeFamily>) -> (Host, Box<dyn DeviceReader>) {
-        let harness = CollectorHarness::new(&SPEC, Filter::default());
-        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
-        let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
-        harness.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+        let harness = CollectorHarness::with_card(&SPEC);
         let host = harness.memory.host();
         let mut collector = DevlinkCollector::new(
             &Setup { host: host.clone(), filter: Filter::default() },

@@ -162,16 +162,10 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::host::harness::{CollectorHarness, facts};
-
-    const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
+    use crate::host::harness::{CARD, CollectorHarness, facts};
 
     fn harness() -> CollectorHarness {
-        let harness = CollectorHarness::new(&SPEC, Filter::default());
-        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
-        let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
-        harness.memory.symlink("/sys/class/infiniband/mlx5_0", target);
-        harness
+        CollectorHarness::with_card(&SPEC)
     }
 
     fn read(harness: &mut CollectorHarness) -> Vec<PortAddressing> {

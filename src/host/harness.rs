@@ -28,6 +28,9 @@ pub(crate) struct CollectorHarness {
     now: BootTime,
 }
 
+/// The card of [`CollectorHarness::with_card`].
+pub(crate) const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
+
 impl CollectorHarness {
     pub(crate) fn new(spec: &Spec, filter: Filter) -> Self {
         let (memory, opened) = (Arc::new(MemoryHost::new()), Arc::default());
@@ -36,6 +39,15 @@ impl CollectorHarness {
         let collector = (spec.make)(&Setup { host: host.clone(), filter: filter.clone() });
         let (spec, readers) = (*spec, BTreeMap::new());
         Self { memory, opened, faults: Vec::new(), host, spec, filter, collector, readers, now: BootTime(0) }
+    }
+
+    /// With the RDMA device `mlx5_0` of a card at [`CARD`].
+    pub(crate) fn with_card(spec: &Spec) -> Self {
+        let harness = Self::new(spec, Filter::default());
+        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
+        let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
+        harness.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+        harness
     }
 
     /// Gives the host a route netlink connection; readers are opened again.

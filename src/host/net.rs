@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
-use super::file::{Attribute, AttributeFile, CachedAttribute, PolledFile};
+use super::file::{Attribute, AttributeFile, CachedAttribute, PolledFile, read_once};
 use super::function::{DeviceFunction, DeviceInventory, address_of};
 use super::io::{DirStamp, reason_of};
 use super::rdma::interface;
@@ -131,7 +131,7 @@ fn bond_members(cx: &mut ReadContext<'_>, interface: &Path) -> Vec<(PathBuf, Str
     let class = cx.host.sysfs.join("class/net");
     let Ok(Some(bond)) = bond_of(cx, interface) else { return Vec::new() };
     let Ok(bond) = cx.host.resolve(&class.join(&*bond)) else { return Vec::new() };
-    let listed = PolledFile::new(bond.join("bonding/slaves")).read(cx, text::label).value().unwrap_or_default();
+    let listed = read_once(cx, &bond.join("bonding/slaves"), text::label).unwrap_or_default();
     let names = listed.split_ascii_whitespace().filter(|name| !name.contains('/'));
     let member = |name: &str| {
         let directory = cx.host.resolve(&class.join(name)).ok()?;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::function::{DeviceInventory, address_of};
 use super::pci::{parse_lanes, parse_speed};
 use super::text;
@@ -68,13 +68,23 @@ impl DeviceReader for TreeReader {
     }
 }
 
-/// Endpoints with their directories, without VFs whose PF is here.
+/// A function that may end the tree: a GPU, a network card or a drive.
+struct EndpointFunction {
+    directory: PathBuf,
+    address: PciAddress,
+    class: PciClass,
+    /// Vendor and device.
+    ids: (u16, u16),
+    kind: EndpointKind,
+}
+
+/// The endpoints, without VFs whose PF is here.
 fn endpoints(
     cx: &mut ReadContext<'_>,
     directory: &Path,
     names: &[String],
     may_matter: impl Fn(PciClass) -> bool,
-) -> Vec<(PathBuf, PciClass, EndpointKind)> {
+) -> Vec<EndpointFunction> {
     let mut found = Vec::new();
     for name in names {
         let Ok(address) = name.parse::<PciAddress>() else { continue };
@@ -87,11 +97,11 @@ fn endpoints(
             continue;
         }
         let has_port = function.parent().and_then(address_of).is_some();
-        let Some(own) = pair(cx, &function, "vendor", "device") else { continue };
-        if let Some(kind) = kind_of(class, own, has_port)
+        let Some(ids) = pair(cx, &function, "vendor", "device") else { continue };
+        if let Some(kind) = kind_of(class, ids, has_port)
             && address_of(&function) == Some(address)
         {
-            found.push((function, class, kind));
+            found.push(EndpointFunction { directory: function, address, class, ids, kind });
         }
     }
     found
@@ -103,7 +113,7 @@ pub(super) fn gpus(cx: &mut ReadContext<'_>) -> Vec<PathBuf> {
     let mut names = cx.host.io.list(&directory).unwrap_or_default();
     names.sort_unstable();
     let found = endpoints(cx, &directory, &names, may_be_gpu).into_iter();
-    found.filter(|(_, _, kind)| *kind == EndpointKind::Gpu).map(|(function, _, _)| function).collect()
+    found.filter(|found| found.kind == EndpointKind::Gpu).map(|found| found.directory).collect()
 }
 
 /// Whether a function of this class may be an endpoint of the tree: storage, network, display, DMA, accelerator.
@@ -118,10 +128,9 @@ fn may_be_gpu(class: PciClass) -> bool {
 
 fn tree(cx: &mut ReadContext<'_>, directory: &Path, names: &[String]) -> PciTree {
     let mut tree = PciTree::default();
-    for (function, class, kind) in endpoints(cx, directory, names, may_matter) {
-        let (Some(address), Some(own)) = (address_of(&function), pair(cx, &function, "vendor", "device")) else {
-            continue;
-        };
+    for EndpointFunction { directory: function, address, class, ids, kind } in
+        endpoints(cx, directory, names, may_matter)
+    {
         let above: Vec<(PathBuf, PciAddress)> = function
             .ancestors()
             .skip(1)
@@ -134,23 +143,23 @@ fn tree(cx: &mut ReadContext<'_>, directory: &Path, names: &[String]) -> PciTree
             if tree.ports.contains_key(address) {
                 continue;
             }
-            let ids = pair(cx, port, "vendor", "device")
+            let port_ids = pair(cx, port, "vendor", "device")
                 .map(|own| FunctionIds { own, subsystem: pair(cx, port, "subsystem_vendor", "subsystem_device") });
             let link = if awake { link(cx, port) } else { LinkCapability::default() };
-            tree.ports.insert(*address, TreePort { address: *address, ids: ids.unwrap_or_default(), link });
+            tree.ports.insert(*address, TreePort { address: *address, ids: port_ids.unwrap_or_default(), link });
         }
         let group = function.join("iommu_group");
         let iommu_group = cx.host.io.stamp(&group).is_ok().then(|| {
-            let kind = PolledFile::new(group.join("type")).read(cx, text::label).value();
+            let kind = read_once(cx, &group.join("type"), text::label);
             kind.unwrap_or_else(|| Arc::from(""))
         });
         let driver = cx.host.io.link(&function.join("driver")).ok();
         let driver = driver.and_then(|target| Some(Arc::from(target.file_name()?.to_string_lossy())));
-        let numa_node = PolledFile::new(function.join("numa_node")).read(cx, node).value();
+        let numa_node = read_once(cx, &function.join("numa_node"), node);
         let link = if awake { link(cx, &function) } else { LinkCapability::default() };
         let ports = above.into_iter().map(|(_, address)| address).collect();
         // Placement needs no more of its identifiers.
-        let ids = FunctionIds { own, subsystem: None };
+        let ids = FunctionIds { own: ids, subsystem: None };
         tree.endpoints.insert(
             address,
             TreeEndpoint { address, kind, class, ids, root, ports, driver, numa_node, link, iommu_group },
@@ -161,13 +170,13 @@ fn tree(cx: &mut ReadContext<'_>, directory: &Path, names: &[String]) -> PciTree
 
 /// Reading the capabilities of a function that sleeps would wake it.
 fn is_awake(cx: &mut ReadContext<'_>, function: &Path) -> bool {
-    let status = PolledFile::new(function.join("power/runtime_status")).read(cx, text::label).value();
+    let status = read_once(cx, &function.join("power/runtime_status"), text::label);
     !matches!(status.as_deref(), Some("suspended" | "suspending"))
 }
 
 fn link(cx: &mut ReadContext<'_>, function: &Path) -> LinkCapability {
-    let speed = PolledFile::new(function.join("max_link_speed")).read(cx, parse_speed).value();
-    let width = PolledFile::new(function.join("max_link_width")).read(cx, parse_lanes).value();
+    let speed = read_once(cx, &function.join("max_link_speed"), parse_speed);
+    let width = read_once(cx, &function.join("max_link_width"), parse_lanes);
     LinkCapability { speed, width }
 }
 
@@ -182,7 +191,7 @@ fn node(bytes: &[u8]) -> Reading<u32> {
 
 fn hex(cx: &mut ReadContext<'_>, path: &Path) -> Option<u64> {
     let parse = |bytes: &[u8]| text::parse_hex(bytes).map_or(Reading::Unreadable(ReadError::Malformed), Reading::Value);
-    PolledFile::new(path.to_owned()).read(cx, parse).value()
+    read_once(cx, path, parse)
 }
 
 fn pair(cx: &mut ReadContext<'_>, function: &Path, first: &str, second: &str) -> Option<(u16, u16)> {

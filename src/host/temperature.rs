@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Spec};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::function::DeviceInventory;
 use super::text;
 use crate::model::health::NicTemperature;
@@ -90,7 +90,7 @@ impl DeviceReader for TemperatureReader {
             let file = |suffix: &str| directory.join(format!("{name}_{suffix}"));
             // A sensor that is there and says nothing now (a module that was unplugged) has no temperature.
             let Some(value) = quietly(cx, &file("input")) else { continue };
-            let label = PolledFile::new(file("label")).read(cx, text::label).value();
+            let label = read_once(cx, &file("label"), text::label);
             let label = label.filter(|label| !label.trim().is_empty()).unwrap_or_else(|| Arc::from(&*name));
             let sensor = if labels.insert(Arc::clone(&label)) { label } else { Arc::from(&*name) };
             // A limit of nothing is none.
@@ -137,16 +137,10 @@ mod tests {
     use rustix::io::Errno;
 
     use super::*;
-    use crate::host::harness::{CollectorHarness, facts};
-
-    const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
+    use crate::host::harness::{CARD, CollectorHarness, facts};
 
     fn harness() -> CollectorHarness {
-        let harness = CollectorHarness::new(&SPEC, Filter::default());
-        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
-        let link = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
-        harness.memory.symlink("/sys/class/infiniband/mlx5_0", link);
-        harness
+        CollectorHarness::with_card(&SPEC)
     }
 
     fn set(harness: &CollectorHarness, file: &str, text: &str) {

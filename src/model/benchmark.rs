@@ -205,7 +205,7 @@ pub struct BenchmarkRun {
     /// What it measured.
     #[serde(default)]
     pub measured: Measurements,
-    /// What the lane could carry, the share of payload counted; `None` if that is not known.
+    /// The payload that the path could carry; `None` if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ceiling: Option<BytesPerSecond>,
     /// How it was measured (sizes, queue pairs, time, direction): only runs of one profile compare.

@@ -29,7 +29,7 @@ pub struct Fault {
 pub struct CollectorState {
     /// Its name.
     pub name: &'static str,
-    /// Whether its last pass was complete: subjects listed and every lane answered.
+    /// Whether its last pass was complete: subjects listed and every reader done.
     pub success: bool,
     /// What there was to read, by key; none when the listing failed.
     pub listed: Option<Arc<[Arc<str>]>>,

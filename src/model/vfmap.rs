@@ -22,7 +22,7 @@ label_enum! {
         DomainGone = "domain_gone",
         /// A VF went from one guest to another.
         HolderChanged = "holder_changed",
-        /// A VF was removed and made again.
+        /// A VF was removed and recreated.
         VfRecreated = "vf_recreated",
         /// A PF's driver was bound anew.
         PfReprobed = "pf_reprobed",
@@ -219,7 +219,7 @@ pub struct MappedVf {
     /// Who holds it now.
     #[serde(default)]
     pub holder: Holder,
-    /// The last holder that was known, nobody among them; `None` if it never was.
+    /// The last known holder, which may be none; `None` if it was never known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_known: Option<Holder>,
     /// A pod or namespace that lives on without this VF: the one it had was removed, and this is another.
@@ -307,7 +307,7 @@ pub struct VfMap {
     /// VFs that went while a guest had them, as they were then.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub gone: BTreeMap<VfKey, MappedVf>,
-    /// Machines that run, by name; `None` before the first pass that could tell.
+    /// Running machines, by name; `None` before the first pass that could read them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub domains: Option<BTreeMap<Arc<str>, DomainRecord>>,
     /// What each VM's VFs were when it last had some.

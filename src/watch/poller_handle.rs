@@ -20,7 +20,7 @@ pub struct PublishedReport {
     pub began: Instant,
 }
 
-/// What the poller is told.
+/// A message to the poller.
 pub enum PollerMessage {
     /// The reader pool has run out of work.
     PoolIdle,

@@ -146,8 +146,8 @@ impl StateWriter {
         }
     }
 
-    /// Saves what is not saved yet: events, and how far the kernel log was read, so that what is dropped until the next
-    /// start is told apart from that.
+    /// Saves what is not saved yet: events, and how far the kernel log was read, so that the next start knows what was
+    /// dropped since.
     pub(super) fn finish(&mut self, engine: &mut Engine, report: &HostReport) {
         let events = engine.take_events();
         let moved = engine.history().kernel_log != self.log_saved.0;

@@ -157,7 +157,7 @@ pub struct PeerListError(String);
 ///
 /// # Errors
 /// The file cannot be read, or is none.
-pub fn read(path: &Path) -> Result<BTreeSet<Arc<str>>, PeerListError> {
+pub fn read_peers(path: &Path) -> Result<BTreeSet<Arc<str>>, PeerListError> {
     let wrong = |why: &dyn std::fmt::Display| PeerListError(format!("{}: {why}", path.display()));
     let bytes = read_regular(path, LONGEST).map_err(|error| wrong(&error))?;
     let text = String::from_utf8(bytes).map_err(|_| wrong(&"it is not UTF-8"))?;

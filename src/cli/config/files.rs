@@ -131,7 +131,7 @@ fn peers(read: &TableReader<'_>, config: &ConfigFile) {
     let (read, peers) = (read.table("probe.peers."), &config.probe.peers);
     if let Some(path) = &peers.list
         && regular(&read, "list", path)
-        && let Err(error) = schedule::read(path)
+        && let Err(error) = schedule::read_peers(path)
     {
         read.error("list", error.to_string());
     }

@@ -106,7 +106,7 @@ fn cells(sums: &Sums) -> [String; 23] {
 ///
 /// # Errors
 /// None that a fleet can cause.
-pub fn table(fleet: &Fleet, table: Table) -> Result<String, csv::Error> {
+pub fn csv_table(fleet: &Fleet, table: Table) -> Result<String, csv::Error> {
     let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new());
     let by = || fleet.by.iter().map(String::as_str);
     let identity = || fleet.identity.iter().map(String::as_str);
@@ -166,7 +166,7 @@ const SCHEMA: u32 = 1;
 ///
 /// # Errors
 /// None that a fleet can cause.
-pub fn document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde_json::Error> {
+pub fn json_document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde_json::Error> {
     let identity = |id: &HostId| {
         let pairs = fleet.identity.iter().zip(id.0.iter());
         pairs.map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
@@ -339,22 +339,22 @@ mod tests {
 
     #[test]
     fn csv_has_unknown_vfs_and_the_hosts_that_are_left_out() {
-        let groups = table(&fleet(), Table::Groups).unwrap();
+        let groups = csv_table(&fleet(), Table::Groups).unwrap();
         let line = |index: usize| groups.lines().nth(index).unwrap().to_owned();
         assert!(line(0).ends_with("vfs_free,vfs_unknown") && line(1).ends_with(",5,1"), "{groups}");
-        let excluded = table(&fleet(), Table::Excluded).unwrap();
+        let excluded = csv_table(&fleet(), Table::Excluded).unwrap();
         assert_eq!(excluded, "job,instance,reason\nlanewatch,n7:10015,dead\nlanewatch,n1.example:10015,twice\n");
     }
 
     #[test]
     fn golden_json() {
-        committed("tests/golden/audit.json", &document(&fleet(), &["down: 1".to_owned()]).unwrap());
+        committed("tests/golden/audit.json", &json_document(&fleet(), &["down: 1".to_owned()]).unwrap());
     }
 
     #[test]
     fn golden_csv() {
         let tables = [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware, Table::Excluded]
-            .map(|which| table(&fleet(), which).unwrap());
+            .map(|which| csv_table(&fleet(), which).unwrap());
         committed("tests/golden/audit.csv", &tables.join("\n"));
     }
 }

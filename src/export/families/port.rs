@@ -344,7 +344,7 @@ pub const ADDRESSING: &[Family] = &[
     },
 ];
 
-/// Tables are read seldom: of a device that is gone since then nothing is told.
+/// Tables are read seldom: a device that is gone since then is left out.
 fn port_addresses(snapshot: &Snapshot) -> Vec<&PortAddressing> {
     let listed = snapshot.collector("rdma").and_then(|rdma| rdma.listed.as_ref());
     let is_gone = |name: &str| listed.is_some_and(|listed| !listed.iter().any(|there| **there == *name));

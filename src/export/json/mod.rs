@@ -62,7 +62,7 @@ pub struct ComparedOutput {
     pub output: BenchmarkOutput,
     /// The port; `None` if none is known to be its.
     pub port: Option<PortKey>,
-    /// What the port's lane carries.
+    /// What the port's path carries.
     pub ceiling: Option<Ceiling>,
     /// One line of it.
     pub summary: String,

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::super::collector::ReadContext;
-use super::super::file::PolledFile;
+use super::super::file::{PolledFile, read_once};
 use super::super::io::reason_of;
 use super::super::text;
 use super::table::{self, RowNames, RowVisitor, TableBuffer};
@@ -229,7 +229,7 @@ impl VectorCounter {
             };
             let actions = match known.get(irq).and_then(|known| known.actions.clone()) {
                 Some(actions) => Some(actions),
-                None => PolledFile::new(directory.join("actions")).read(cx, text::label).value(),
+                None => read_once(cx, &directory.join("actions"), text::label),
             };
             counted.insert(*irq, VectorCounts { counts, actions });
         }

@@ -13,7 +13,7 @@ use affinity::{IrqbalanceDetector, VectorAffinity, list};
 use affinity::{UnlistedFunction, VectorCounter, VectorCounts};
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
-use super::file::PolledFile;
+use super::file::{PolledFile, read_once};
 use super::function::{DeviceInventory, address_of};
 use super::io::reason_of;
 use super::text;
@@ -238,7 +238,7 @@ impl IrqFunctions {
 fn model(cx: &mut ReadContext<'_>, function: &Path) -> Option<(u64, u64)> {
     let mut number = |name: &str| {
         let number = |bytes: &[u8]| text::parse_hex(bytes).map_or(Reading::Absent, Reading::Value);
-        PolledFile::new(function.join(name)).read(cx, number).value()
+        read_once(cx, &function.join(name), number)
     };
     number("vendor").zip(number("device"))
 }

@@ -11,7 +11,7 @@ use crate::model::kmsg::{KernelLog, MessageGroup, MessageKind, MessageSource, RE
 use crate::model::text::bounded;
 use crate::model::time::BootTime;
 
-/// How long a message is of matter.
+/// How long a message matters.
 const AGE: Duration = Duration::from_secs(3600);
 
 /// Groups kept; beyond that the one that was quiet longest goes.

@@ -44,7 +44,7 @@ impl Reader {
         if let Some(error) = self.record.take(text) {
             let (kind, address) = error?;
             let of_rdma = names.is_of_rdma(address);
-            let text = summary(kind, address);
+            let text = record_summary(kind, address);
             return Some(Message {
                 driver: MessageSource::Pcieport,
                 kind,
@@ -58,8 +58,8 @@ impl Reader {
         let subject = Subject::of(&speaker, record, names);
         let (driver, kind, address) = if let Some((kind, address)) = self.pcie_error(&speaker, subject.address) {
             (MessageSource::Pcieport, kind, address)
-        } else if let Some(outcome) = read(text, names) {
-            let Said::Fault(address) = outcome else { return None };
+        } else if let Some(outcome) = iommu_line(text, names) {
+            let IommuLine::Fault(address) = outcome else { return None };
             (MessageSource::Iommu, MessageKind::IommuFault, address.or(subject.address))
         } else {
             let (driver, kind) = meaning(&speaker, &subject)?;
@@ -182,7 +182,7 @@ const AMD_FAULTS: [&str; 8] = [
 
 /// Whether a line is one of an IOMMU, and what it says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Said {
+enum IommuLine {
     /// A fault, of this function if it names one.
     Fault(Option<PciAddress>),
     /// Something else.
@@ -192,22 +192,22 @@ pub enum Said {
 /// What an IOMMU's line says: `[DMA Write] Request device [00:12.0] fault addr …` without a domain, with `0x` before
 /// the numbers on some kernels; a device that does not confirm an invalidation by its `SID`; AMD's
 /// `device=0000:05:00.0`. `None` for other lines.
-pub fn read(text: &str, names: &dyn Names) -> Option<Said> {
+fn iommu_line(text: &str, names: &dyn Names) -> Option<IommuLine> {
     if let Some((_, rest)) = text.split_once("Request device [") {
         let fault = text.contains("fault addr") || text.contains("fault index") || text.contains("fault reason");
         let device = || rest.split_once(']').and_then(|(device, _)| address(device, names));
-        return Some(if fault { Said::Fault(device()) } else { Said::Nothing });
+        return Some(if fault { IommuLine::Fault(device()) } else { IommuLine::Nothing });
     }
     if let Some((_, source)) = text.split_once("Invalidation Time-out Error: SID ") {
-        return Some(Said::Fault(source_id(source).and_then(|device| address(&device, names))));
+        return Some(IommuLine::Fault(source_id(source).and_then(|device| address(&device, names))));
     }
     let (_, rest) = text.split_once("Event logged [")?;
     let (name, rest) = rest.split_once(' ').unwrap_or((rest, ""));
     if !AMD_FAULTS.contains(&name) {
-        return Some(Said::Nothing);
+        return Some(IommuLine::Nothing);
     }
     let device = rest.split_once("device=").and_then(|(_, device)| device.split([' ', ']', ',']).next());
-    Some(Said::Fault(device.and_then(|device| address(device, names))))
+    Some(IommuLine::Fault(device.and_then(|device| address(device, names))))
 }
 
 /// A requester's number as the address that it stands for: bus, five bits of device, three of function.
@@ -245,10 +245,10 @@ impl FirmwareRecord {
             *self = Self { number: number.to_owned(), ..Self::default() };
         }
         if let Some(severity) = words.strip_prefix("event severity:") {
-            self.severity = kind(severity);
+            self.severity = record_severity(severity);
         } else if let Some((_, severity)) = words.split_once(", type:").filter(|_| words.starts_with("Error ")) {
             // A record may have several sections, each with its own severity.
-            self.severity = kind(severity);
+            self.severity = record_severity(severity);
             self.is_pcie = false;
         } else if let Some(section) = words.strip_prefix("section_type:") {
             self.is_pcie = section.trim() == "PCIe error";
@@ -261,7 +261,7 @@ impl FirmwareRecord {
 }
 
 /// `cper_severity_strs` of `drivers/firmware/efi/cper.c`; what is informational is no error.
-fn kind(severity: &str) -> Option<MessageKind> {
+fn record_severity(severity: &str) -> Option<MessageKind> {
     match severity.trim() {
         "corrected" => Some(MessageKind::AerCorrectable),
         "recoverable" => Some(MessageKind::AerNonfatal),
@@ -271,7 +271,7 @@ fn kind(severity: &str) -> Option<MessageKind> {
 }
 
 /// What a record says, as one line.
-pub fn summary(kind: MessageKind, address: PciAddress) -> String {
+fn record_summary(kind: MessageKind, address: PciAddress) -> String {
     let severity = match kind {
         MessageKind::AerCorrectable => "corrected",
         MessageKind::AerNonfatal => "recoverable",
@@ -512,8 +512,8 @@ mod iommu_tests {
 
     #[test]
     fn faults_of_every_spelling() {
-        let at = |text: &str| match read(text, &NoNames) {
-            Some(Said::Fault(address)) => address.map(|address| address.to_string()),
+        let at = |text: &str| match iommu_line(text, &NoNames) {
+            Some(IommuLine::Fault(address)) => address.map(|address| address.to_string()),
             _ => None,
         };
         let table = [
@@ -529,20 +529,23 @@ mod iommu_tests {
         for (text, address) in table {
             assert_eq!(at(text).as_deref(), Some(address), "{text}");
         }
-        let unnamed = read("Event logged [IO_PAGE_FAULT domain=0x0000 address=0x1 flags=0x0]", &NoNames);
-        assert_eq!(unnamed, Some(Said::Fault(None)));
-        assert_eq!(read("Event logged [COMMAND_HARDWARE_ERROR address=0x1 flags=0x0]", &NoNames), Some(Said::Nothing));
-        assert_eq!(read("DRHD: handling fault status reg 402", &NoNames), None);
-        assert_eq!(read("dmar_fault: 2474 callbacks suppressed", &NoNames), None);
+        let unnamed = iommu_line("Event logged [IO_PAGE_FAULT domain=0x0000 address=0x1 flags=0x0]", &NoNames);
+        assert_eq!(unnamed, Some(IommuLine::Fault(None)));
+        assert_eq!(
+            iommu_line("Event logged [COMMAND_HARDWARE_ERROR address=0x1 flags=0x0]", &NoNames),
+            Some(IommuLine::Nothing)
+        );
+        assert_eq!(iommu_line("DRHD: handling fault status reg 402", &NoNames), None);
+        assert_eq!(iommu_line("dmar_fault: 2474 callbacks suppressed", &NoNames), None);
     }
 
     proptest! {
         #[test]
         fn no_text_breaks_it(text in any::<String>()) {
-            let _ = read(&text, &NoNames);
-            let _ = read(&format!("Request device [{text}] fault addr"), &NoNames);
-            let _ = read(&format!("Invalidation Time-out Error: SID {text}"), &NoNames);
-            let _ = read(&format!("Event logged [IO_PAGE_FAULT device={text}"), &NoNames);
+            let _ = iommu_line(&text, &NoNames);
+            let _ = iommu_line(&format!("Request device [{text}] fault addr"), &NoNames);
+            let _ = iommu_line(&format!("Invalidation Time-out Error: SID {text}"), &NoNames);
+            let _ = iommu_line(&format!("Event logged [IO_PAGE_FAULT device={text}"), &NoNames);
         }
     }
 }

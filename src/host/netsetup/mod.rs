@@ -284,14 +284,12 @@ mod tests {
     use super::features::tests::features_reply;
     use super::*;
     use crate::host::collector::Depth;
-    use crate::host::harness::{CollectorHarness, facts};
+    use crate::host::harness::{CARD, CollectorHarness, facts};
     use crate::host::netlink::generic::tests::FakeFamily;
     use crate::host::netlink::socket;
     use crate::host::netlink::socket::NetlinkConnection;
     use crate::model::net::{Ecn, Ipoib, NetdevSetup, Offload, Priorities, PriorityTrust};
     use crate::model::time::BootTime;
-
-    const CARD: &str = "/sys/devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0";
 
     /// Route netlink that answers all with one thing.
     #[derive(Default)]
@@ -320,10 +318,7 @@ mod tests {
     }
 
     fn harness() -> CollectorHarness {
-        let harness = CollectorHarness::new(&SPEC, Filter::default());
-        harness.memory.symlink(format!("{CARD}/infiniband/mlx5_0/device"), "../..");
-        let target = "../../devices/pci0000:3a/0000:3a:00.0/0000:3b:00.0/infiniband/mlx5_0";
-        harness.memory.symlink("/sys/class/infiniband/mlx5_0", target);
+        let harness = CollectorHarness::with_card(&SPEC);
         harness.memory.symlink(format!("{CARD}/driver"), "../../../../bus/pci/drivers/mlx5_core");
         harness.memory.set(format!("{CARD}/net/eth2/type"), "1\n");
         harness

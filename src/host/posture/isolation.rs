@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::line;
 use crate::host::collector::ReadContext;
+use crate::host::file::read_once;
 use crate::host::function::{DeviceFunction, address_of};
 use crate::host::io::OpenFile;
 use crate::host::text;
@@ -36,7 +36,7 @@ pub(super) fn read(cx: &mut ReadContext<'_>, devices: &[DeviceFunction], gpus: &
         }
     }
     let isolation = |(address, directory): (PciAddress, PathBuf)| {
-        let ari = line(cx, directory.join("ari_enabled"), text::counter).map(|on| on != 0);
+        let ari = read_once(cx, &directory.join("ari_enabled"), text::counter).map(|on| on != 0);
         let capabilities = capabilities(cx, &directory.join("config"));
         let (acs, ats) = (capabilities.map(|found| found.acs), capabilities.and_then(|found| found.ats));
         (acs.is_some() || ari.is_some()).then_some(PciIsolation { address, acs, ari, ats })

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, ReadContext, Setup, Spec};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::function::{DeviceFunction, DeviceInventory};
 use super::netlink::nldev;
 use super::netlink::socket::{NetlinkConnector, Protocol};
@@ -14,7 +14,7 @@ use super::pci_tree;
 use super::text;
 use crate::model::host::{PciIsolation, Posture};
 use crate::model::ids::PciAddress;
-use crate::model::reading::{ReadError, Reading};
+use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
 
@@ -114,7 +114,8 @@ impl DeviceReader for PostureReader {
             rdma_netns_mode: self.netns_mode(),
             foreign_netns: foreign_netns(cx),
             governors: governors(cx),
-            numa_balancing: line(cx, cx.host.procfs.join("sys/kernel/numa_balancing"), text::counter).map(|on| on != 0),
+            numa_balancing: read_once(cx, &cx.host.procfs.join("sys/kernel/numa_balancing"), text::counter)
+                .map(|on| on != 0),
             hugepages: hugepages(cx),
             driver_versions: driver_versions(cx),
             peer_memory: peer_memory(cx),
@@ -149,18 +150,13 @@ impl PostureReader {
     }
 }
 
-/// One file, read once.
-fn line<T>(cx: &mut ReadContext<'_>, path: PathBuf, parse: impl FnOnce(&[u8]) -> Reading<T>) -> Option<T> {
-    PolledFile::new(path).read(cx, parse).value()
-}
-
 /// The types of the functions' IOMMU groups; a group that does not say has an empty one.
 fn groups(cx: &mut ReadContext<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, Arc<str>> {
     let mut groups = BTreeMap::new();
     for (address, directory) in functions {
         let group = directory.join("iommu_group");
         if cx.host.io.stamp(&group).is_ok() {
-            let kind = line(cx, group.join("type"), text::label).unwrap_or_else(|| Arc::from(""));
+            let kind = read_once(cx, &group.join("type"), text::label).unwrap_or_else(|| Arc::from(""));
             groups.insert(*address, kind);
         }
     }
@@ -170,7 +166,7 @@ fn groups(cx: &mut ReadContext<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -
 /// Which of the functions say that ARI is on, or off.
 fn ari(cx: &mut ReadContext<'_>, functions: &BTreeMap<PciAddress, PathBuf>) -> BTreeMap<PciAddress, bool> {
     let mut flag = |(address, directory): (&PciAddress, &PathBuf)| {
-        Some((*address, line(cx, directory.join("ari_enabled"), text::counter)? != 0))
+        Some((*address, read_once(cx, &directory.join("ari_enabled"), text::counter)? != 0))
     };
     functions.iter().filter_map(&mut flag).collect()
 }
@@ -193,14 +189,15 @@ fn peer_memory(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, Arc<str>> {
     for name in ["nvidia_peermem", "efa_nv_peermem"] {
         let module = cx.host.sysfs.join("module").join(name);
         if cx.host.io.stamp(&module).is_ok() {
-            let version = line(cx, module.join("version"), text::label).unwrap_or_else(|| Arc::from(""));
+            let version = read_once(cx, &module.join("version"), text::label).unwrap_or_else(|| Arc::from(""));
             found.insert(Arc::from(name), version);
         }
     }
     for directory in ["kernel/mm/memory_peers", "kernel/memory_peers"] {
         let directory = cx.host.sysfs.join(directory);
         for name in cx.host.io.list(&directory).unwrap_or_default().iter().take(16) {
-            let version = line(cx, directory.join(name).join("version"), text::label).unwrap_or_else(|| Arc::from(""));
+            let version =
+                read_once(cx, &directory.join(name).join("version"), text::label).unwrap_or_else(|| Arc::from(""));
             found.insert(Arc::from(name.as_str()), version);
         }
     }
@@ -214,7 +211,7 @@ fn arguments(cx: &mut ReadContext<'_>) -> Vec<Arc<str>> {
         ARGUMENTS.contains(&name)
     };
     let matching = |text: &str| text.split_ascii_whitespace().filter(known).map(Arc::from).collect();
-    line(cx, path, |bytes| text::parsed(bytes, |text| Some(matching(text)))).unwrap_or_default()
+    read_once(cx, &path, |bytes| text::parsed(bytes, |text| Some(matching(text)))).unwrap_or_default()
 }
 
 /// Compares the agent's network namespace with that of process 1; `None` if either is hidden.
@@ -229,7 +226,7 @@ fn governors(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, usize> {
     let names = cx.host.io.list(&directory).unwrap_or_default();
     let mut governors = BTreeMap::new();
     for name in names.iter().filter(|name| name.starts_with("policy")).take(MOST_POLICIES) {
-        if let Some(governor) = line(cx, directory.join(name).join("scaling_governor"), text::label) {
+        if let Some(governor) = read_once(cx, &directory.join(name).join("scaling_governor"), text::label) {
             *governors.entry(governor).or_default() += 1;
         }
     }
@@ -244,7 +241,7 @@ fn hugepages(cx: &mut ReadContext<'_>) -> BTreeMap<u64, (u64, u64)> {
     for name in names {
         let size = name.strip_prefix("hugepages-").and_then(|size| size.strip_suffix("kB"));
         let Some(size) = size.and_then(|size| text::parse_decimal(size.as_bytes())) else { continue };
-        let mut count = |file: &str| line(cx, directory.join(&name).join(file), text::counter);
+        let mut count = |file: &str| read_once(cx, &directory.join(&name).join(file), text::counter);
         if let Some(counts) = count("nr_hugepages").zip(count("free_hugepages")) {
             pages.insert(size, counts);
         }
@@ -255,7 +252,7 @@ fn hugepages(cx: &mut ReadContext<'_>) -> BTreeMap<u64, (u64, u64)> {
 fn driver_versions(cx: &mut ReadContext<'_>) -> BTreeMap<Arc<str>, Arc<str>> {
     let version = |name: &&str| {
         let path = cx.host.sysfs.join("module").join(name).join("version");
-        Some((Arc::from(*name), line(cx, path, text::label)?))
+        Some((Arc::from(*name), read_once(cx, &path, text::label)?))
     };
     DRIVERS.iter().filter_map(version).collect()
 }
@@ -284,7 +281,7 @@ const NAMES: [(&str, &str); 11] = [
 /// The hypervisor; `none` for bare metal. `None` if it is unknown.
 fn virtualization(cx: &mut ReadContext<'_>) -> Option<&'static str> {
     let dmi = cx.host.sysfs.join("class/dmi/id");
-    let mut name = |file: &str| line(cx, dmi.join(file), text::label);
+    let mut name = |file: &str| read_once(cx, &dmi.join(file), text::label);
     let (vendor, product) = (name("sys_vendor"), name("product_name"));
     let names = format!("{} {}", vendor.as_deref().unwrap_or_default(), product.as_deref().unwrap_or_default());
     let known = NAMES.iter().find(|(part, _)| names.contains(part)).map(|(_, kind)| *kind);

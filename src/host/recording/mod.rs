@@ -153,7 +153,7 @@ impl Recording {
                 self.note(&socket, RecordedEntry::File(Vec::new()));
             }
         }
-        // Elsewhere names are private, and nothing is told by them alone.
+        // Elsewhere names are private, and mean nothing by themselves.
         let listed = if at.name == "sys" { names } else { &[] };
         for name in listed {
             let entry = RecordedPath { below: at.below.join(name), ..at.clone() };

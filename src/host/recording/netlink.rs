@@ -62,7 +62,7 @@ impl NetlinkConnection for RecordedConnection {
     }
 }
 
-/// Says again what was recorded. The last answer to a request counts.
+/// Replays what was recorded. The last answer to a request counts.
 pub(super) fn replaying(protocol: Protocol, exchanges: &[Exchange]) -> Option<NetlinkConnector> {
     let of_protocol = exchanges.iter().filter(|exchange| exchange.protocol == protocol);
     let answers: BTreeMap<Vec<u8>, Exchange> =

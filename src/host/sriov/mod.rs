@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::function::DeviceInventory;
 use super::io::{Host, reason_of};
 use super::text;
@@ -105,7 +105,7 @@ fn locate(cx: &mut ReadContext<'_>, entry: &Path, address: PciAddress) -> io::Re
         Some(code) => Reading::Value(code),
         None => Reading::Unreadable(ReadError::Malformed),
     };
-    let class = PolledFile::new(directory.join("class")).read(cx, code).value();
+    let class = read_once(cx, &directory.join("class"), code);
     let network = class.is_none_or(|class| class >> 16 == 0x02);
     Ok(network.then_some(PfLocation { address, directory, class }))
 }
