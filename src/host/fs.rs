@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use rustix::fs::{FsWord, Mode, OFlags};
+use rustix::fs::{FsWord, Mode, OFlags, SeekFrom};
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::CapabilitySet;
 
@@ -64,6 +64,13 @@ impl HostIo for Fs {
         }
         self.kept.fetch_sub(1, Ordering::Relaxed);
         Ok(Box::new(ReopenedFile { path: path.to_owned(), open: None }))
+    }
+
+    fn open_at_end(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
+        let fd = open(path)?;
+        rustix::fs::seek(&fd, SeekFrom::End(0))?;
+        self.kept.fetch_add(1, Ordering::Relaxed);
+        Ok(Box::new(OpenedFile { fd, kept: Arc::clone(&self.kept) }))
     }
 
     fn list(&self, path: &Path) -> io::Result<Vec<String>> {

@@ -52,6 +52,11 @@ pub struct Capabilities {
 pub trait HostIo: Send + Sync {
     /// Opens a file for reading.
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>>;
+    /// Opens a device file at its end: it gives what comes from now on (`SEEK_END` of `/dev/kmsg`). `Unsupported` where
+    /// nothing comes.
+    fn open_at_end(&self, _: &Path) -> io::Result<Box<dyn OpenFile>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Names in a directory, in no order.
     fn list(&self, path: &Path) -> io::Result<Vec<String>>;
     /// The target of a symbolic link; `InvalidInput` (EINVAL) if the path is not one.

@@ -275,6 +275,7 @@ fn port_samples(files: &Files, device: &str, port: &str, path: Option<f64>, samp
         ("netdev", &netdev),
         ("port_guid", guid.get(20..).unwrap_or_default()),
         ("speed", speed),
+        ("uplink", if function_of(files, device).is_some() { "function" } else { "none" }),
         ("width", width),
     ];
     put(samples, "port_info", &labels, 1.0);

@@ -110,6 +110,7 @@ impl Collector for Kmsg {
                 last: None,
                 boot: None,
                 wall: None,
+                end: None,
                 caught_up: false,
             }),
             None => Box::new(super::collector::GoneReader),
@@ -141,8 +142,41 @@ struct Log {
     /// When a recorded host was booted, and when its wall clock was at zero, on our clock.
     boot: Option<BootTime>,
     wall: Option<BootTime>,
+    /// Where a running kernel's log ended when it was opened, until it has been read up to there.
+    end: Option<End>,
     /// What was there at the start has been read: what comes now is new.
     caught_up: bool,
+}
+
+/// Where a log ended when it was opened. Reading what was there takes time, and lines come meanwhile: they are new.
+struct End {
+    file: Box<dyn OpenFile>,
+    buffer: Vec<u8>,
+    /// The number of the first record after it, once there is one.
+    next: Option<u64>,
+}
+
+impl End {
+    /// Whether this record of the log came after the end.
+    fn is_before(&mut self, sequence: u64) -> bool {
+        if self.next.is_none() {
+            self.next = self.first_after();
+        }
+        self.next.is_some_and(|next| sequence >= next)
+    }
+
+    /// The number of the first record after the end that the kernel still has.
+    fn first_after(&mut self) -> Option<u64> {
+        let length = match self.file.read_at(0, &mut self.buffer) {
+            // Some were dropped; the next read goes on with the oldest that is left.
+            Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => {
+                self.file.read_at(0, &mut self.buffer)
+            }
+            read => read,
+        };
+        let bytes = self.buffer.get(..length.ok()?)?;
+        record::sequence(&String::from_utf8_lossy(bytes))
+    }
 }
 
 /// A line that means something, still with its own time.
@@ -168,7 +202,8 @@ impl DeviceReader for Log {
                 return Vec::new();
             }
         }
-        self.caught_up = true;
+        // A running kernel's log has been read up to its end only where it says so.
+        self.caught_up |= !matches!(self.source, Source::Live(_));
         let mut log = self.groups.log(cx.now);
         (log.lost, log.overruns, log.first, log.last) = (self.lost, self.overruns, self.first, self.last);
         log.forks = self.forks;
@@ -186,16 +221,26 @@ impl Log {
             Some(file) => file,
             None => cx.host.io.open(path).map_err(failed)?,
         };
+        if !self.caught_up && self.end.is_none() {
+            let end = cx.host.io.open_at_end(path).map_err(failed)?;
+            self.end = Some(End { file: end, buffer: vec![0; RECORD], next: None });
+        }
         let mut buffer = vec![0; RECORD];
         for _ in 0..MOST {
             match file.read_at(self.offset, &mut buffer) {
-                Ok(0) => break,
+                Ok(0) => {
+                    self.caught_up = true;
+                    break;
+                }
                 Ok(length) => {
                     self.offset += length as u64;
                     let bytes = buffer.get(..length).unwrap_or_default();
                     self.take_live(cx.host, cx.now, &String::from_utf8_lossy(bytes));
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.caught_up = true;
+                    break;
+                }
                 // Older records were dropped; the next read goes on with the oldest that is left.
                 Err(error) if error.raw_os_error() == Some(Errno::PIPE.raw_os_error()) => self.overruns += 1,
                 // A record that is too long for any buffer: its number will be missing.
@@ -204,6 +249,9 @@ impl Log {
                 Err(error) => return Err(failed(error)),
             }
         }
+        if self.caught_up {
+            self.end = None;
+        }
         self.file = Some(file);
         Ok(())
     }
@@ -211,19 +259,22 @@ impl Log {
     fn take_live(&mut self, names: &dyn Names, now: BootTime, text: &str) {
         let mut lines = text.lines();
         let Some(line) = lines.next() else { return };
-        if !self.is_next(record::sequence(line)) {
+        let sequence = record::sequence(line);
+        if !self.is_next(sequence) {
             return;
         }
+        let is_new = self.caught_up
+            || sequence.is_some_and(|sequence| self.end.as_mut().is_some_and(|end| end.is_before(sequence)));
         let Some(mut record) = record::kmsg(line) else { return };
         record.device = lines.find_map(record::device);
-        self.look_for_fork(&record);
+        self.look_for_fork(&record, is_new);
         self.note_rdma_function(&record);
         if let Some(message) = self.reader.read(&record, names) {
             let at = match record.when {
                 When::Boot(micros) => BootTime(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
                 When::Wall(_) | When::Unknown => now,
             };
-            self.groups.add(message, at, record.sequence, self.caught_up, now);
+            self.groups.add(message, at, record.sequence, is_new, now);
         }
     }
 
@@ -296,7 +347,7 @@ impl Log {
             When::Wall(seconds) => newest.1 = newest.1.max(Some(seconds)),
             When::Unknown => {}
         }
-        self.look_for_fork(record);
+        self.look_for_fork(record, self.caught_up);
         self.note_rdma_function(record);
         if let Some(message) = self.reader.read(record, names) {
             seen.push(Seen { message, when: record.when, sequence: record.sequence });
@@ -311,9 +362,9 @@ impl Log {
 
     /// Where firmware tells the kernel that the machine was copied, the random numbers are seeded anew: nothing else
     /// shows it.
-    fn look_for_fork(&mut self, record: &Record<'_>) {
+    fn look_for_fork(&mut self, record: &Record<'_>, is_new: bool) {
         let said = record.text.starts_with("random: crng reseeded due to virtual machine fork");
-        self.forks += u64::from(said && self.caught_up);
+        self.forks += u64::from(said && is_new);
     }
 
     /// A recorded host's clock stands at its uptime; where it does not say, at its newest line.

@@ -18,45 +18,67 @@ use crate::model::kmsg::{KernelLog, MessageKind, MessageSource};
 #[derive(Default)]
 struct Ring(Mutex<State>);
 
-#[derive(Default)]
 struct State {
     records: VecDeque<(u64, String)>,
     next: u64,
-    at: u64,
+    /// Written as soon as this many records have been read.
+    meanwhile: Option<(u64, Vec<String>)>,
+    read: u64,
+    /// Records that the ring holds.
+    holds: usize,
 }
 
-/// Records that the ring holds.
+impl Default for State {
+    fn default() -> Self {
+        Self { records: VecDeque::new(), next: 0, meanwhile: None, read: 0, holds: HOLDS }
+    }
+}
+
+/// Records that a ring holds unless told otherwise.
 const HOLDS: usize = 5_000;
 
 impl Ring {
     fn write(&self, micros: u64, text: &str) {
-        let mut state = self.0.lock().unwrap();
-        let sequence = state.next;
-        state.next += 1;
-        state.records.push_back((sequence, format!("4,{sequence},{micros},-;{text}\n SUBSYSTEM=pci\n")));
-        if state.records.len() > HOLDS {
-            state.records.pop_front();
+        self.0.lock().unwrap().write(micros, text);
+    }
+}
+
+impl State {
+    fn write(&mut self, micros: u64, text: &str) {
+        let sequence = self.next;
+        self.next += 1;
+        self.records.push_back((sequence, format!("4,{sequence},{micros},-;{text}\n SUBSYSTEM=pci\n")));
+        if self.records.len() > self.holds {
+            self.records.pop_front();
         }
     }
 }
 
-struct Reading(Arc<Ring>);
+/// A descriptor: each has its own place.
+struct Reading {
+    ring: Arc<Ring>,
+    at: u64,
+}
 
 impl OpenFile for Reading {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut state = self.0.0.lock().unwrap();
+        let mut state = self.ring.0.lock().unwrap();
         let Some((oldest, _)) = state.records.front() else { return Err(Errno::AGAIN.into()) };
-        if *oldest > state.at {
-            state.at = *oldest;
+        let oldest = *oldest;
+        if oldest > self.at {
+            self.at = oldest;
             return Err(Errno::PIPE.into());
         }
-        let at = state.at;
-        let Some((_, record)) = state.records.iter().find(|(sequence, _)| *sequence == at) else {
-            return Err(Errno::AGAIN.into());
-        };
+        let Ok(index) = usize::try_from(self.at - oldest) else { return Err(Errno::AGAIN.into()) };
+        let Some((_, record)) = state.records.get(index) else { return Err(Errno::AGAIN.into()) };
         let length = record.len();
         buffer[..length].copy_from_slice(record.as_bytes());
-        state.at += 1;
+        self.at += 1;
+        state.read += 1;
+        let read = state.read;
+        if let Some((_, lines)) = state.meanwhile.take_if(|(after, _)| *after <= read) {
+            lines.iter().for_each(|line| state.write(7_000_000_000, line));
+        }
         Ok(length)
     }
 
@@ -70,7 +92,12 @@ struct Live(Arc<Ring>);
 impl HostIo for Live {
     fn open(&self, path: &Path) -> io::Result<Box<dyn OpenFile>> {
         assert_eq!(path, Path::new("/dev/kmsg"));
-        Ok(Box::new(Reading(Arc::clone(&self.0))))
+        Ok(Box::new(Reading { ring: Arc::clone(&self.0), at: 0 }))
+    }
+
+    fn open_at_end(&self, _: &Path) -> io::Result<Box<dyn OpenFile>> {
+        let at = self.0.0.lock().unwrap().next;
+        Ok(Box::new(Reading { ring: Arc::clone(&self.0), at }))
     }
 
     fn list(&self, _: &Path) -> io::Result<Vec<String>> {
@@ -171,6 +198,35 @@ fn what_was_there_at_the_start_is_history() {
     assert_eq!((second.groups[0].count, second.first, second.last), (2, Some(0), Some(2)));
     assert_eq!(count(&logs.read(7_010), MessageSource::Mlx5Core, MessageKind::LinkDown), 1, "nothing is read twice");
     assert!(logs.read(20_000).groups.is_empty(), "an hour later it is of no matter");
+}
+
+#[test]
+fn what_comes_while_the_history_is_read_is_new() {
+    for (lines, overrun) in [(1, 0), (HOLDS - 100, 0), (2 * HOLDS, 1)] {
+        let ring = Arc::new(Ring::default());
+        (0..100).for_each(|second| ring.write(second * 1_000_000, DOWN));
+        ring.0.lock().unwrap().meanwhile = Some((7, vec![DOWN.to_owned(); lines]));
+        let mut logs = Logs::live(&ring);
+        let log = logs.read(7_000);
+        // Of more than the ring holds, the rest was lost, and this is said.
+        let kept = lines.min(HOLDS) as u64;
+        assert_eq!((count(&log, MessageSource::Mlx5Core, MessageKind::LinkDown), log.overruns), (kept, overrun));
+        ring.write(7_001_000_000, DOWN);
+        assert_eq!(count(&logs.read(7_005), MessageSource::Mlx5Core, MessageKind::LinkDown), kept + 1);
+    }
+}
+
+#[test]
+fn a_history_of_several_passes_is_none_of_it_new() {
+    let ring = Arc::new(Ring::default());
+    ring.0.lock().unwrap().holds = MOST + 100;
+    (0..MOST as u64 + 50).for_each(|line| ring.write(line, DOWN));
+    let mut logs = Logs::live(&ring);
+    for second in [7_000, 7_005, 7_010] {
+        assert_eq!(count(&logs.read(second), MessageSource::Mlx5Core, MessageKind::LinkDown), 0);
+    }
+    ring.write(7_011_000_000, DOWN);
+    assert_eq!(count(&logs.read(7_015), MessageSource::Mlx5Core, MessageKind::LinkDown), 1);
 }
 
 #[test]

@@ -231,7 +231,13 @@ fn rates_are_what_the_kernel_calls_them() {
             if rate > fastest {
                 fastest = rate;
                 let info = [("device", "mlx5_0"), ("port", "1"), ("speed", name), ("width", lanes)];
-                guest.wait_for("lanewatch_port_info", &info, Some(1.0));
+                guest.wait_until(&format!("{info:?}"), |guest| {
+                    let is_told = |sample: &Sample| {
+                        sample.name == "lanewatch_port_info"
+                            && info.iter().all(|(label, value)| sample.labels.get(*label).is_some_and(|it| it == value))
+                    };
+                    guest.scrape().iter().any(is_told)
+                });
             }
         }
     });
