@@ -15,8 +15,8 @@ use super::io::reason_of;
 use crate::model::ids::{DeviceName, PciAddress};
 use crate::model::reading::ReadError;
 pub(super) use files::{parse_lanes, parse_speed};
-use reader::PciFunctionReader;
 pub(super) use reader::is_idle;
+use reader::{FunctionLocation, PciFunctionReader};
 
 /// The collector of PCI functions.
 pub const SPEC: Spec = Spec {
@@ -41,17 +41,6 @@ struct PciCollector {
     locations: BTreeMap<PciAddress, Arc<FunctionLocation>>,
     /// What each driver had bound when its idle functions were last looked for, and which those were.
     bound: BTreeMap<PathBuf, (Vec<String>, IdleFunctions)>,
-}
-
-/// Where a function is.
-#[derive(Debug, PartialEq, Eq)]
-struct FunctionLocation {
-    /// Its address as text: the key of its reader.
-    key: Arc<str>,
-    address: PciAddress,
-    directory: PathBuf,
-    /// The function whose directory holds its own.
-    upstream: Option<PciAddress>,
 }
 
 /// Functions that were found, and the RDMA device of each that has one.

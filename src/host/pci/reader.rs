@@ -4,7 +4,6 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use super::FunctionLocation;
 use super::files::FunctionFiles;
 use crate::host::collector::{DeviceReader, ReadContext};
 use crate::host::function::address_of;
@@ -14,6 +13,17 @@ use crate::model::ids::PciAddress;
 use crate::model::pcie::{FunctionKind, PciFunction};
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
+
+/// Where a function is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FunctionLocation {
+    /// Its address as text: the key of its reader.
+    pub(super) key: Arc<str>,
+    pub(super) address: PciAddress,
+    pub(super) directory: PathBuf,
+    /// The function whose directory holds its own.
+    pub(super) upstream: Option<PciAddress>,
+}
 
 /// Reads one PCI function.
 pub(super) struct PciFunctionReader {
