@@ -20,7 +20,7 @@ use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::host::fs::Fs;
 use lanewatch::host::io::Roots;
 use lanewatch::host::{COLLECTORS, Host, Spec};
-use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Good, RunResult, SkipReason};
 use lanewatch::model::check::{Check, Status};
 use lanewatch::model::finding::EventKind;
 use lanewatch::model::holder::Libvirt;
@@ -485,7 +485,7 @@ fn a_request_left_by_a_command_is_applied_once_by_the_next_agent() {
     let mut store = Store::new(state.clone());
     assert!(store.take().unwrap());
     let run = BenchmarkRun {
-        outcome: Outcome::Ok,
+        result: RunResult::Ok(Good::AsUsual),
         took: Duration::from_secs(1),
         ..BenchmarkRun::skipped(
             &BenchmarkKey { probe: Benchmark::Memory, port: None },

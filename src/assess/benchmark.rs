@@ -4,8 +4,8 @@ use super::View;
 use super::capacity::HostCapacity;
 use super::verdicts::Verdicts;
 use crate::model::benchmark::{
-    AGREE, Benchmark, BenchmarkHistory, BenchmarkKey, BenchmarkRun, Direction, Failure, Measurements, Outcome,
-    Statistic,
+    AGREE, Benchmark, BenchmarkHistory, BenchmarkKey, Direction, Doubt, Good, Measurements, Outcome, RunResult,
+    Shortfall, Statistic,
 };
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Hold, Subject};
@@ -110,9 +110,7 @@ pub fn efficiency(payload: u32, flit: bool) -> f64 {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunAssessment {
     /// Ok, slow, or inconclusive for what cannot be.
-    pub outcome: Outcome,
-    /// A word for the case.
-    pub reason: &'static str,
+    pub result: RunResult,
     /// One sentence.
     pub text: String,
 }
@@ -126,12 +124,12 @@ pub fn judge(
     hardware: bool,
     past: Option<(&BenchmarkHistory, &str)>,
 ) -> RunAssessment {
-    let said = |outcome, reason, text| RunAssessment { outcome, reason, text };
+    let judged = |result, text| RunAssessment { result, text };
     let values = measured.bandwidth.iter().map(|(_, value)| *value);
     let mut values = values.chain(measured.latency.iter().map(|(_, _, value)| *value));
     if measured.is_empty() || values.any(|value| !value.is_finite() || value <= 0.0) {
         let text = "the program reported no plausible value".to_owned();
-        return said(Outcome::Inconclusive, "impossible_value", text);
+        return judged(RunResult::Inconclusive(Doubt::ImpossibleValue), text);
     }
     let ceiling = ceiling.filter(|_| hardware && matches!(key.probe, Benchmark::RdmaLoopback | Benchmark::RdmaPeer));
     let one_way = measured.bandwidth(Direction::OneWay);
@@ -141,7 +139,7 @@ pub fn judge(
         if value.0 > ceiling.bound(key.probe) * ways {
             let text =
                 format!("{value} exceeds what the path can carry ({}), so the result is discarded", ceiling.payload);
-            return said(Outcome::Inconclusive, "impossible_value", text);
+            return judged(RunResult::Inconclusive(Doubt::ImpossibleValue), text);
         }
     }
     if let Some((value, ceiling)) = one_way.zip(ceiling)
@@ -153,14 +151,14 @@ pub fn judge(
             percent(value, ceiling.payload),
             ceiling.payload
         );
-        return said(Outcome::Slow, "below_ceiling", text);
+        return judged(RunResult::Slow(Shortfall::BelowCeiling), text);
     }
     if let Some(text) = past.and_then(|(past, profile)| below_history(measured, past, profile)) {
-        return said(Outcome::Slow, "below_history", text);
+        return judged(RunResult::Slow(Shortfall::BelowHistory), text);
     }
     match one_way.zip(ceiling) {
-        Some((value, ceiling)) => said(Outcome::Ok, "near_ceiling", near(value, ceiling)),
-        None => said(Outcome::Ok, "as_usual", plain(measured)),
+        Some((value, ceiling)) => judged(RunResult::Ok(Good::NearCeiling), near(value, ceiling)),
+        None => judged(RunResult::Ok(Good::AsUsual), plain(measured)),
     }
 }
 
@@ -228,16 +226,17 @@ fn subject(key: &BenchmarkKey) -> Subject {
 
 /// `probe_slow`: three of the last five runs at different times were slow.
 pub fn slow(view: &View<'_>, verdicts: &mut Verdicts) {
-    each(view, verdicts, Check::ProbeSlow, Outcome::Slow, |run| match &*run.reason {
-        "below_history" => FindingReason::BelowHistory,
+    each(view, verdicts, Check::ProbeSlow, Outcome::Slow, |result| match result {
+        RunResult::Slow(Shortfall::BelowHistory) => FindingReason::BelowHistory,
         _ => FindingReason::BelowCeiling,
     });
 }
 
 /// `probe_failing`: three of the last five runs at different times could not move data.
 pub fn failing(view: &View<'_>, verdicts: &mut Verdicts) {
-    each(view, verdicts, Check::ProbeFailing, Outcome::Failed, |run| {
-        Failure::parse(&run.reason).map_or(FindingReason::Failed, FindingReason::from)
+    each(view, verdicts, Check::ProbeFailing, Outcome::Failed, |result| match result {
+        RunResult::Failed(failure) => FindingReason::from(failure),
+        _ => FindingReason::Failed,
     });
 }
 
@@ -246,11 +245,11 @@ fn each(
     verdicts: &mut Verdicts,
     check: Check,
     outcome: Outcome,
-    reason: fn(&BenchmarkRun) -> FindingReason,
+    reason: fn(RunResult) -> FindingReason,
 ) {
     for (key, past) in &view.history.probes {
         let here = key.device().is_none_or(|device| view.snapshot.device(device).is_some());
-        let last = past.runs.iter().rev().find(|run| run.outcome == outcome);
+        let last = past.runs.iter().rev().find(|run| run.result.outcome() == outcome);
         let Some(run) = last.filter(|_| here && past.recent(outcome) >= AGREE) else {
             if past.runs.is_empty() || !here {
                 verdicts.skipped(check);
@@ -265,7 +264,7 @@ fn each(
         let at = subject(key);
         let summary =
             format!("{name}{peer} on {at} {verb} in {count} of the last {}: {}.", counted(of, "run"), run.text);
-        let mut condition = Condition::new(check, at, Severity::Warning, reason(run), summary).hold(Hold::None);
+        let mut condition = Condition::new(check, at, Severity::Warning, reason(run.result), summary).hold(Hold::None);
         let measured = run.measured.bandwidth.first().map(|(_, value)| *value);
         condition = condition
             .with_evidence("probe", Some(name))
@@ -284,6 +283,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
+    use crate::model::benchmark::BenchmarkRun;
     use crate::model::ids::DeviceName;
 
     fn gbits(value: f64) -> BytesPerSecond {
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn the_narrow_link_is_named() {
         let said = judged(&one_way(60.26), Some(&narrow()));
-        assert_eq!(said.outcome, Outcome::Ok);
+        assert_eq!(said.result.outcome(), Outcome::Ok);
         assert_eq!(said.text, "60.3 Gb/s is 96 % of the PCIe path (63.0): PCIe-bound, not SR-IOV, not the cable");
     }
 
@@ -327,7 +327,7 @@ mod tests {
         assert!(!wide.by_path && (wide.payload.gbits() - 200.0).abs() < 1e-9);
         assert_eq!(judged(&one_way(195.7), Some(&wide)).text, "195.7 Gb/s is 98 % of the port's rate (200 Gb/s)");
         let slow = judged(&one_way(13.2), Some(&wide));
-        assert_eq!((slow.outcome, slow.reason), (Outcome::Slow, "below_ceiling"));
+        assert_eq!(slow.result, RunResult::Slow(Shortfall::BelowCeiling));
         assert!(slow.text.starts_with("13.2 Gb/s is 7 % of what the path can carry (200 Gb/s)"), "{}", slow.text);
     }
 
@@ -344,21 +344,25 @@ mod tests {
         let both =
             |value: f64| Measurements { bandwidth: vec![(Direction::Both, gbits(value).0)], latency: Vec::new() };
         let said = judged(&both(111.7), Some(&narrow()));
-        assert_eq!((said.outcome, said.text.as_str()), (Outcome::Ok, "111.7 Gb/s (sum of both directions)"));
-        assert_eq!(judged(&both(20.0), Some(&narrow())).outcome, Outcome::Ok, "half of a sum may be one way alone");
-        assert_eq!(judged(&both(140.0), Some(&narrow())).outcome, Outcome::Inconclusive);
+        assert_eq!((said.result.outcome(), said.text.as_str()), (Outcome::Ok, "111.7 Gb/s (sum of both directions)"));
+        assert_eq!(
+            judged(&both(20.0), Some(&narrow())).result.outcome(),
+            Outcome::Ok,
+            "half of a sum may be one way alone"
+        );
+        assert_eq!(judged(&both(140.0), Some(&narrow())).result.outcome(), Outcome::Inconclusive);
     }
 
     #[test]
     fn what_cannot_be_is_not_believed() {
         for value in [f64::NAN, f64::INFINITY, -3.0, 0.0, 70.0] {
             let said = judged(&one_way(value), Some(&narrow()));
-            assert_eq!((said.outcome, said.reason), (Outcome::Inconclusive, "impossible_value"), "{value}");
+            assert_eq!(said.result, RunResult::Inconclusive(Doubt::ImpossibleValue), "{value}");
         }
-        assert_eq!(judged(&Measurements::default(), None).outcome, Outcome::Inconclusive);
+        assert_eq!(judged(&Measurements::default(), None).result.outcome(), Outcome::Inconclusive);
         let wide = Ceiling::new(Some(gbits(100.0)), Some(gbits(252.1)), efficiency(256, false)).unwrap();
         let loopback = judge(&key(Benchmark::RdmaLoopback), &one_way(180.0), Some(&wide), true, None);
-        assert_eq!(loopback.outcome, Outcome::Ok, "inside the card the port's rate is no limit");
+        assert_eq!(loopback.result.outcome(), Outcome::Ok, "inside the card the port's rate is no limit");
     }
 
     #[test]
@@ -373,8 +377,7 @@ mod tests {
                 key: key(Benchmark::TcpPeer),
                 at: SystemTime::UNIX_EPOCH + Duration::from_secs(at),
                 took: Duration::from_secs(5),
-                outcome: Outcome::Ok,
-                reason: Arc::from("as_usual"),
+                result: RunResult::Ok(Good::AsUsual),
                 text: Arc::from(""),
                 measured,
                 ceiling: None,
@@ -386,17 +389,21 @@ mod tests {
         (0..3).for_each(|n| record(&mut past, n * 1_000, measured(20.0, 2.0)));
         let said =
             |probe, m: &Measurements, hardware| judge(&key(probe), m, Some(&narrow()), hardware, Some((&past, "p")));
-        assert_eq!(said(Benchmark::TcpPeer, &measured(19.0, 2.0), true).outcome, Outcome::Ok);
-        assert_eq!(said(Benchmark::RdmaPeer, &measured(19.0, 2.0), false).outcome, Outcome::Ok, "software RDMA");
+        assert_eq!(said(Benchmark::TcpPeer, &measured(19.0, 2.0), true).result.outcome(), Outcome::Ok);
+        assert_eq!(
+            said(Benchmark::RdmaPeer, &measured(19.0, 2.0), false).result.outcome(),
+            Outcome::Ok,
+            "software RDMA"
+        );
         let slow = said(Benchmark::TcpPeer, &measured(17.0, 2.0), true);
-        assert_eq!((slow.outcome, slow.reason), (Outcome::Slow, "below_history"));
+        assert_eq!(slow.result, RunResult::Slow(Shortfall::BelowHistory));
         assert_eq!(slow.text, "17 Gb/s is 85 % of the usual 20 Gb/s on this host");
         let late = said(Benchmark::TcpPeer, &measured(20.0, 3.0), true);
         assert_eq!(
-            (late.outcome, late.text.as_str()),
+            (late.result.outcome(), late.text.as_str()),
             (Outcome::Slow, "a write takes 3.00 us; usual on this host: 2.00 us")
         );
         let other = judge(&key(Benchmark::TcpPeer), &measured(2.0, 9.0), None, true, Some((&past, "other")));
-        assert_eq!(other.outcome, Outcome::Ok, "profiles do not compare");
+        assert_eq!(other.result.outcome(), Outcome::Ok, "profiles do not compare");
     }
 }

@@ -11,9 +11,6 @@ use crate::model::snapshot::{CollectorState, Snapshot};
 use crate::model::units::counted;
 use crate::model::vfmap::{MappedVf, VfMap};
 
-/// Reasons that are a permission.
-const PERMISSIONS: [&str; 3] = ["permission", "user_namespace", "confinement"];
-
 /// How much of something is seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum VisibilityLevel {
@@ -39,6 +36,57 @@ impl VisibilityLevel {
     }
 }
 
+/// Why not all of an area is seen: the `reason` label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum VisibilityLimit {
+    /// There is no sysfs where it was looked for.
+    NoSysfs,
+    /// There is no procfs where it was looked for.
+    NoProcfs,
+    /// The agent is in another network namespace than the host.
+    NetworkNamespace,
+    /// Its memory limit may be too small for a large host.
+    MemoryLimit,
+    /// The kernel is older than any that is supported.
+    OldKernel,
+    /// Files that cannot be read.
+    Unreadable,
+    /// A device that is not responding.
+    Stuck,
+    /// The device file is missing.
+    NoDevice,
+    /// A capability is missing.
+    Permission,
+    /// The capability is one of a user namespace, which does not apply to the host.
+    UserNamespace,
+    /// A security profile denies what the capability allows.
+    Confinement,
+}
+
+impl VisibilityLimit {
+    /// The word.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NoSysfs => "no_sysfs",
+            Self::NoProcfs => "no_procfs",
+            Self::NetworkNamespace => "network_namespace",
+            Self::MemoryLimit => "memory_limit",
+            Self::OldKernel => "old_kernel",
+            Self::Unreadable => "unreadable",
+            Self::Stuck => "stuck",
+            Self::NoDevice => "no_device",
+            Self::Permission => "permission",
+            Self::UserNamespace => "user_namespace",
+            Self::Confinement => "confinement",
+        }
+    }
+
+    /// Whether a permission would lift it.
+    const fn is_permission(self) -> bool {
+        matches!(self, Self::Permission | Self::UserNamespace | Self::Confinement)
+    }
+}
+
 /// One row: an area, how much of it is seen, why not more, and what would change that.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Visibility {
@@ -46,8 +94,8 @@ pub struct Visibility {
     pub area: &'static str,
     /// How much.
     pub seen: VisibilityLevel,
-    /// Why not more, in a word; empty where all is seen.
-    pub reason: &'static str,
+    /// Why not more; `None` where all is seen.
+    pub limit: Option<VisibilityLimit>,
     /// A sentence without a period.
     pub text: String,
     /// What would show more.
@@ -88,7 +136,7 @@ pub fn visibility(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Visibility> {
         _ if !environment.has_sysfs && name != "kmsg" => Visibility {
             area: name,
             seen: VisibilityLevel::Hidden,
-            reason: "no_sysfs",
+            limit: Some(VisibilityLimit::NoSysfs),
             text: format!("{what}: unknown without sysfs"),
             remedy: None,
         },
@@ -98,25 +146,25 @@ pub fn visibility(snapshot: &Snapshot, vf_map: &VfMap) -> Vec<Visibility> {
 }
 
 fn host(environment: &Environment) -> Visibility {
-    let (seen, reason, text, remedy) = match (environment.has_sysfs, environment.has_procfs) {
+    let (seen, limit, text, remedy) = match (environment.has_sysfs, environment.has_procfs) {
         (false, _) => (
             VisibilityLevel::Hidden,
-            "no_sysfs",
+            Some(VisibilityLimit::NoSysfs),
             format!("there is no sysfs at {}", environment.sysfs),
             Some("mount the host's /sys and name it with --path.sysfs, or its root with --path.rootfs"),
         ),
         (true, false) => (
             VisibilityLevel::Partly,
-            "no_procfs",
+            Some(VisibilityLimit::NoProcfs),
             "there is no procfs".to_owned(),
             Some("mount the host's /proc and name it with --path.procfs, or its root with --path.rootfs"),
         ),
         (true, true) => {
             let place = environment.container.map_or_else(String::new, |kind| format!(", from a container ({kind})"));
-            (VisibilityLevel::Whole, "", format!("sysfs at {}{place}", environment.sysfs), None)
+            (VisibilityLevel::Whole, None, format!("sysfs at {}{place}", environment.sysfs), None)
         }
     };
-    Visibility { area: "host", seen, reason, text, remedy: remedy.map(str::to_owned) }
+    Visibility { area: "host", seen, limit, text, remedy: remedy.map(str::to_owned) }
 }
 
 fn namespace(snapshot: &Snapshot) -> Option<Visibility> {
@@ -124,7 +172,7 @@ fn namespace(snapshot: &Snapshot) -> Option<Visibility> {
     (posture.foreign_netns == Some(true)).then(|| Visibility {
         area: "namespace",
         seen: VisibilityLevel::Partly,
-        reason: "network_namespace",
+        limit: Some(VisibilityLimit::NetworkNamespace),
         text: match posture.rdma_netns_mode {
             Some("exclusive") => "interfaces, VF settings and RDMA devices belong to another network namespace",
             _ => "interfaces and VF settings belong to another network namespace",
@@ -139,7 +187,7 @@ fn memory(environment: &Environment) -> Option<Visibility> {
     Some(Visibility {
         area: "memory",
         seen: VisibilityLevel::Partly,
-        reason: "memory_limit",
+        limit: Some(VisibilityLimit::MemoryLimit),
         text: format!("the memory limit is {} MiB; a large host may need more", limit >> 20),
         remedy: Some(format!("a limit of {} MiB", LITTLE_MEMORY >> 20)),
     })
@@ -152,7 +200,7 @@ fn kernel(snapshot: &Snapshot) -> Option<Visibility> {
     (version < OLDEST).then(|| Visibility {
         area: "kernel",
         seen: VisibilityLevel::Partly,
-        reason: "old_kernel",
+        limit: Some(VisibilityLimit::OldKernel),
         text: format!(
             "Linux {release} is older than {}.{}: files and netlink messages may be missing",
             OLDEST.0, OLDEST.1
@@ -162,43 +210,48 @@ fn kernel(snapshot: &Snapshot) -> Option<Visibility> {
 }
 
 fn area(name: &'static str, what: &str, collector: &CollectorState, environment: &Environment) -> Visibility {
-    let result = |seen, reason, text, remedy| Visibility { area: name, seen, reason, text, remedy };
+    let result = |seen, limit, text, remedy| Visibility { area: name, seen, limit, text, remedy };
     let hidden = collector.faults.iter().filter(|fault| fault.reason == ReadError::Permission).count();
     let first = collector.faults.iter().find(|fault| fault.reason == ReadError::Permission);
     let others = collector.faults.len() - hidden;
     let count = collector.listed.as_ref().map(|listed| listed.len());
     if let Some(first) = first {
-        let (reason, remedy) = permission(name, environment);
+        let (limit, remedy) = permission(name, environment);
         let more = if hidden > 1 { format!(" and {} more", hidden - 1) } else { String::new() };
         let seen =
             if count.unwrap_or(0) == 0 || name == "kmsg" { VisibilityLevel::Hidden } else { VisibilityLevel::Partly };
-        return result(seen, reason, format!("{what}: no permission for {}{more}", first.source), Some(remedy));
+        return result(seen, Some(limit), format!("{what}: no permission for {}{more}", first.source), Some(remedy));
     }
     match count {
-        None => result(VisibilityLevel::Hidden, "unreadable", format!("{what}: cannot be listed"), None),
+        None => result(
+            VisibilityLevel::Hidden,
+            Some(VisibilityLimit::Unreadable),
+            format!("{what}: cannot be listed"),
+            None,
+        ),
         _ if !collector.stuck.is_empty() => result(
             VisibilityLevel::Partly,
-            "stuck",
+            Some(VisibilityLimit::Stuck),
             format!("{what}: {} is not responding", collector.stuck.join(", ")),
             None,
         ),
         Some(_) if others > 0 => {
             let files = counted(others, "file");
             let text = format!("{what}: {files} unreadable (see the table of collectors)");
-            result(VisibilityLevel::Partly, "unreadable", text, None)
+            result(VisibilityLevel::Partly, Some(VisibilityLimit::Unreadable), text, None)
         }
         // A kernel always has a log: a /dev of the agent's own hides it.
         Some(0) if name == "kmsg" && environment.live => result(
             VisibilityLevel::Hidden,
-            "no_device",
+            Some(VisibilityLimit::NoDevice),
             format!("{what}: there is no /dev/kmsg here"),
             Some("the host's /dev/kmsg, and CAP_SYSLOG where kernel.dmesg_restrict is on".to_owned()),
         ),
-        Some(0) => result(VisibilityLevel::Nothing, "", format!("{what}: none here"), None),
+        Some(0) => result(VisibilityLevel::Nothing, None, format!("{what}: none here"), None),
         Some(_) if matches!(name, "kmsg" | "holders") => {
-            result(VisibilityLevel::Whole, "", format!("{what}: read"), None)
+            result(VisibilityLevel::Whole, None, format!("{what}: read"), None)
         }
-        Some(count) => result(VisibilityLevel::Whole, "", format!("{what}: {count} read"), None),
+        Some(count) => result(VisibilityLevel::Whole, None, format!("{what}: {count} read"), None),
     }
 }
 
@@ -208,20 +261,20 @@ fn holders(vf_map: &VfMap, environment: &Environment) -> Option<Visibility> {
     let (count, all) = (vf_map.vfs.values().filter(hidden).count(), vf_map.vfs.len());
     if all == 0 && environment.has_sysfs {
         let text = "VF holders: no VFs on this host".to_owned();
-        return Some(Visibility { area: "holders", seen: VisibilityLevel::Nothing, reason: "", text, remedy: None });
+        return Some(Visibility { area: "holders", seen: VisibilityLevel::Nothing, limit: None, text, remedy: None });
     }
     if count == 0 {
         return None;
     }
     let files = vf_map.vfs.values().any(|row| row.holder == Holder::Unknown(MissingAccess::Search));
-    let (reason, remedy) = permission(if files { "libvirt" } else { "holders" }, environment);
+    let (limit, remedy) = permission(if files { "libvirt" } else { "holders" }, environment);
     let seen = if count == all { VisibilityLevel::Hidden } else { VisibilityLevel::Partly };
     let text = format!("VF holders: unknown for {count} of {all}");
-    Some(Visibility { area: "holders", seen, reason, text, remedy: Some(remedy) })
+    Some(Visibility { area: "holders", seen, limit: Some(limit), text, remedy: Some(remedy) })
 }
 
 /// Why a permission is missing, and what would grant it.
-fn permission(collector: &str, environment: &Environment) -> (&'static str, String) {
+fn permission(collector: &str, environment: &Environment) -> (VisibilityLimit, String) {
     let needed = match collector {
         "kmsg" => Capability::Syslog,
         "holders" => Capability::SysPtrace,
@@ -229,14 +282,14 @@ fn permission(collector: &str, environment: &Environment) -> (&'static str, Stri
     };
     if environment.user_namespace == Some(true) {
         let remedy = format!("{} outside a user namespace (inside one it does not apply to the host)", needed.as_str());
-        return ("user_namespace", remedy);
+        return (VisibilityLimit::UserNamespace, remedy);
     }
     match (&environment.confinement, environment.has(needed)) {
         (Some(profile), Some(true)) => (
-            "confinement",
+            VisibilityLimit::Confinement,
             format!("the profile {profile}, if it allowed the access ({} is granted),", needed.as_str()),
         ),
-        _ => ("permission", needed.as_str().to_owned()),
+        _ => (VisibilityLimit::Permission, needed.as_str().to_owned()),
     }
 }
 
@@ -249,7 +302,7 @@ pub fn summary(areas: &[Visibility], missing: &[Arc<str>]) -> String {
     if names(VisibilityLevel::Nothing).next().is_some() {
         parts.push(format!("nothing there: {}", list(VisibilityLevel::Nothing)));
     }
-    let granted = |area: &&Visibility| PERMISSIONS.contains(&area.reason);
+    let granted = |area: &&Visibility| area.limit.is_some_and(VisibilityLimit::is_permission);
     for area in areas.iter().filter(|area| area.seen >= VisibilityLevel::Partly && !granted(area)) {
         let remedy = area.remedy.as_ref().map_or_else(String::new, |remedy| format!(" (fix: {remedy})"));
         parts.push(format!("{} {}: {}{remedy}", area.seen.as_str(), area.area, area.text));
@@ -325,7 +378,7 @@ fn of_holders(vf_map: &VfMap) -> BTreeMap<MissingAccess, usize> {
 fn grants(missing: MissingAccess, environment: &Environment) -> String {
     let collector = if missing == MissingAccess::Search { "libvirt" } else { "holders" };
     match permission(collector, environment) {
-        ("permission", _) => missing.as_str().to_owned(),
+        (VisibilityLimit::Permission, _) => missing.as_str().to_owned(),
         (_, remedy) => remedy,
     }
 }
@@ -370,7 +423,7 @@ mod tests {
 
     fn of<'a>(areas: &'a [Visibility], name: &str) -> (VisibilityLevel, &'a str, &'a str) {
         let area = areas.iter().find(|area| area.area == name).unwrap_or_else(|| panic!("{name}: {areas:#?}"));
-        (area.seen, area.reason, area.remedy.as_deref().unwrap_or_default())
+        (area.seen, area.limit.map_or("", VisibilityLimit::as_str), area.remedy.as_deref().unwrap_or_default())
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::process::{Child, Invocation, ProcessExit, RunDirectory, Toolbox};
 use super::rdma::{RemoteServer, Timeouts};
 use crate::host::netlink::routing::lookup;
 use crate::host::netlink::socket::NetlinkConnection;
-use crate::model::benchmark::{Direction, Failure, Measurements};
+use crate::model::benchmark::{Direction, Doubt, Failure, Measurements};
 use crate::model::irq::CpuSet;
 use crate::model::units::BytesPerSecond;
 
@@ -246,7 +246,7 @@ pub enum TcpOutcome {
     /// Data could not be moved.
     Failed(Failure, String),
     /// The tool got into trouble.
-    Inconclusive(&'static str, String),
+    Inconclusive(Doubt, String),
 }
 
 /// Why a host must not be measured with TCP: an address of it is this host's own.
@@ -292,7 +292,7 @@ pub fn run(
 
 fn classify(ended: &ProcessExit) -> TcpOutcome {
     if ended.timed_out {
-        return TcpOutcome::Inconclusive("timeout", "iperf3 timed out and was killed".to_owned());
+        return TcpOutcome::Inconclusive(Doubt::Timeout, "iperf3 timed out and was killed".to_owned());
     }
     match from_json(&ended.output) {
         Ok(report) => {
@@ -304,8 +304,8 @@ fn classify(ended: &ProcessExit) -> TcpOutcome {
         Err(IperfError::Program(text)) if is_unreachable(&text) => {
             TcpOutcome::Failed(Failure::TcpSetup, format!("iperf3: {text}"))
         }
-        Err(error @ IperfError::Impossible) => TcpOutcome::Inconclusive("impossible_value", error.to_string()),
-        Err(error) => TcpOutcome::Inconclusive("no_result", error.to_string()),
+        Err(error @ IperfError::Impossible) => TcpOutcome::Inconclusive(Doubt::ImpossibleValue, error.to_string()),
+        Err(error) => TcpOutcome::Inconclusive(Doubt::NoResult, error.to_string()),
     }
 }
 
@@ -500,8 +500,8 @@ mod tcp_tests {
         };
         let refused = classify(&ended("{\"error\": \"unable to connect to server: Connection refused\"}"));
         assert!(matches!(refused, TcpOutcome::Failed(Failure::TcpSetup, _)));
-        assert!(matches!(classify(&ended("nonsense")), TcpOutcome::Inconclusive("no_result", _)));
+        assert!(matches!(classify(&ended("nonsense")), TcpOutcome::Inconclusive(Doubt::NoResult, _)));
         let busy = classify(&ended("{\"error\": \"the server is busy running a test. try again later\"}"));
-        assert!(matches!(busy, TcpOutcome::Inconclusive("no_result", _)));
+        assert!(matches!(busy, TcpOutcome::Inconclusive(Doubt::NoResult, _)));
     }
 }

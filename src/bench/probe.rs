@@ -13,7 +13,8 @@ use crate::assess::benchmark::judge;
 use crate::host::Host;
 use crate::host::netlink::socket::NetlinkConnector;
 use crate::model::benchmark::{
-    Benchmark, BenchmarkKey, BenchmarkRun, Direction, Failure, Measurements, Outcome, SkipReason, Statistic,
+    Benchmark, BenchmarkKey, BenchmarkRun, Direction, Doubt, Failure, Measurements, Outcome, RunResult, SkipReason,
+    Statistic,
 };
 use crate::model::ids::PortKey;
 use crate::model::pcie::FunctionKind;
@@ -76,12 +77,16 @@ pub struct BenchmarkRunner<'a> {
 /// What came of a run before it is judged.
 enum Measurement {
     Measured(Measurements, Option<String>),
-    Ended(Outcome, String, String),
+    Ended(RunResult, String),
 }
 
 impl Measurement {
     fn skipped(reason: SkipReason, text: String) -> Self {
-        Self::Ended(Outcome::Skipped, reason.as_str().to_owned(), text)
+        Self::Ended(RunResult::Skipped(reason), text)
+    }
+
+    fn inconclusive(doubt: Doubt, text: String) -> Self {
+        Self::Ended(RunResult::Inconclusive(doubt), text)
     }
 
     fn unavailable(program: &str) -> Self {
@@ -92,7 +97,7 @@ impl Measurement {
         if error.kind() == io::ErrorKind::NotFound {
             return Self::unavailable(program);
         }
-        Self::Ended(Outcome::Inconclusive, "not_started".to_owned(), format!("{program} cannot be started: {error}"))
+        Self::inconclusive(Doubt::NotStarted, format!("{program} cannot be started: {error}"))
     }
 }
 
@@ -125,23 +130,22 @@ impl BenchmarkRunner<'_> {
             (None, far) => far,
         };
         let hardware = target.as_ref().is_some_and(BenchmarkTarget::is_hardware);
-        let (outcome, reason, text, measured) = match came {
-            Measurement::Ended(outcome, reason, text) => (outcome, reason, text, Measurements::default()),
+        let (result, text, measured) = match came {
+            Measurement::Ended(result, text) => (result, text, Measurements::default()),
             Measurement::Measured(measured, remark) => {
                 let past = self.report.probes.get(key).map(|past| (past, profile.as_str()));
                 let judged = judge(key, &measured, ceiling.as_ref(), hardware, past);
-                let believed = judged.outcome != Outcome::Inconclusive;
+                let believed = judged.result.outcome() != Outcome::Inconclusive;
                 let remark = remark.map(|remark| format!("; {remark}")).unwrap_or_default();
                 let measured = if believed { measured } else { Measurements::default() };
-                (judged.outcome, judged.reason.to_owned(), judged.text + &remark, measured)
+                (judged.result, judged.text + &remark, measured)
             }
         };
         BenchmarkRun {
             key: key.clone(),
             at: (self.now)(),
             took: began.elapsed(),
-            outcome,
-            reason: Arc::from(reason),
+            result,
             text: Arc::from(text),
             measured,
             ceiling: ceiling.filter(|_| hardware && key.probe != Benchmark::TcpPeer).map(|ceiling| ceiling.payload),
@@ -170,7 +174,7 @@ impl BenchmarkRunner<'_> {
         (self.progress)("memory");
         match memory::measure(&memory::nodes(self.report)) {
             Ok(measured) => Measurement::Measured(measured, None),
-            Err(why) => Measurement::Ended(Outcome::Inconclusive, "not_started".to_owned(), why.to_owned()),
+            Err(why) => Measurement::inconclusive(Doubt::NotStarted, why.to_owned()),
         }
     }
 
@@ -217,13 +221,13 @@ impl BenchmarkRunner<'_> {
                 }
                 _ if index > 0 => {}
                 PerftestOutcome::Failed(failure, text) if is_gone(failure, peer) => {
-                    return Measurement::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text);
+                    return Measurement::inconclusive(Doubt::PeerGone, text);
                 }
                 PerftestOutcome::Failed(failure, text) => {
-                    return Measurement::Ended(Outcome::Failed, failure.as_str().to_owned(), text);
+                    return Measurement::Ended(RunResult::Failed(failure), text);
                 }
-                PerftestOutcome::Inconclusive(reason, text) => {
-                    return Measurement::Ended(Outcome::Inconclusive, reason.to_owned(), text);
+                PerftestOutcome::Inconclusive(doubt, text) => {
+                    return Measurement::inconclusive(doubt, text);
                 }
             }
         }
@@ -234,7 +238,7 @@ impl BenchmarkRunner<'_> {
                 let remarks: Vec<String> = latency.into_iter().chain(remark).collect();
                 Measurement::Measured(measured, (!remarks.is_empty()).then(|| remarks.join("; ")))
             }
-            Err(text) => Measurement::Ended(Outcome::Inconclusive, "counters_disagree".to_owned(), text),
+            Err(text) => Measurement::inconclusive(Doubt::CountersDisagree, text),
         }
     }
 
@@ -290,14 +294,10 @@ impl BenchmarkRunner<'_> {
                 Measurement::Measured(measured, again.map(|count| format!("{count} segments were retransmitted")))
             }
             Ok(iperf::TcpOutcome::Failed(failure, text)) if is_gone(failure, Some(peer)) => {
-                Measurement::Ended(Outcome::Inconclusive, "peer_gone".to_owned(), text)
+                Measurement::inconclusive(Doubt::PeerGone, text)
             }
-            Ok(iperf::TcpOutcome::Failed(failure, text)) => {
-                Measurement::Ended(Outcome::Failed, failure.as_str().to_owned(), text)
-            }
-            Ok(iperf::TcpOutcome::Inconclusive(reason, text)) => {
-                Measurement::Ended(Outcome::Inconclusive, reason.to_owned(), text)
-            }
+            Ok(iperf::TcpOutcome::Failed(failure, text)) => Measurement::Ended(RunResult::Failed(failure), text),
+            Ok(iperf::TcpOutcome::Inconclusive(doubt, text)) => Measurement::inconclusive(doubt, text),
             Err(error) => Measurement::io(iperf::PROGRAM, &error),
         }
     }
@@ -305,7 +305,7 @@ impl BenchmarkRunner<'_> {
 
 fn no_peer(peer: &dyn Peer, why: &PeerError) -> Measurement {
     let text = format!("{} did not start a server: {}", peer.name(), why.text);
-    Measurement::Ended(Outcome::Inconclusive, why.reason.to_owned(), text)
+    Measurement::inconclusive(why.reason, text)
 }
 
 /// A server that was there when it was started and is not any more says something of its host, not of the device.

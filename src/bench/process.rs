@@ -20,7 +20,7 @@ use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 use tempfile::TempDir;
 
 use super::perftest::{BandwidthUnit, PerftestJsonError, PerftestReport, from_json, from_text};
-use crate::model::benchmark::Failure;
+use crate::model::benchmark::{Doubt, Failure};
 use crate::model::irq::CpuSet;
 
 /// Most that a program may print, in bytes; then it is killed.
@@ -328,8 +328,8 @@ pub enum PerftestOutcome {
     Measured(Box<PerftestReport>),
     /// Data could not be moved.
     Failed(Failure, String),
-    /// The tool got into trouble: a word for it, and a sentence.
-    Inconclusive(&'static str, String),
+    /// The tool got into trouble: why, and a sentence.
+    Inconclusive(Doubt, String),
 }
 
 /// Judges how perftest ended, by its exit, what it printed, and its result file (if it wrote one), whose bandwidths are
@@ -342,20 +342,20 @@ pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: Bandw
         return PerftestOutcome::Failed(trouble.failure, trouble.text.clone());
     }
     if ended.output.contains("Couldn't listen") {
-        return odd("port_taken", format!("{name}: its TCP port is in use"));
+        return odd(Doubt::PortTaken, format!("{name}: its TCP port is in use"));
     }
     if ended.timed_out {
-        return odd("timeout", format!("{name} timed out and was killed"));
+        return odd(Doubt::Timeout, format!("{name} timed out and was killed"));
     }
     if ended.flooded {
-        return odd("garbage", format!("{name} printed too much and was killed"));
+        return odd(Doubt::Garbage, format!("{name} printed too much and was killed"));
     }
     let impossible = text.impossible || matches!(document, Some(Err(PerftestJsonError::Impossible { .. })));
     if impossible {
-        return odd("impossible_value", format!("{name} reported an impossible value"));
+        return odd(Doubt::ImpossibleValue, format!("{name} reported an impossible value"));
     }
     if let Some(signal) = ended.signal {
-        return odd("crashed", format!("{name} was killed by signal {signal}"));
+        return odd(Doubt::Crashed, format!("{name} was killed by signal {signal}"));
     }
     let measured = match document {
         Some(Ok(report)) => Some(report),
@@ -367,7 +367,7 @@ pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: Bandw
         (Some(_), code) => {
             let code = code.map_or("none".to_owned(), |code| code.to_string());
             odd(
-                "exit_status",
+                Doubt::ExitStatus,
                 format!("{name} failed after the measurement (exit status {code}): its value is discarded"),
             )
         }
@@ -375,7 +375,7 @@ pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: Bandw
             let said = ended.output.lines().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("---"));
             let said = said.map(|line| format!(": {}", line.chars().take(120).collect::<String>())).unwrap_or_default();
             let code = code.map_or("none".to_owned(), |code| code.to_string());
-            odd("no_result", format!("{name} printed no result (exit status {code}){said}"))
+            odd(Doubt::NoResult, format!("{name} printed no result (exit status {code}){said}"))
         }
     }
 }
@@ -489,7 +489,7 @@ mod classify_tests {
         match attempt {
             PerftestOutcome::Measured(_) => "measured",
             PerftestOutcome::Failed(failure, _) => failure.as_str(),
-            PerftestOutcome::Inconclusive(reason, _) => reason,
+            PerftestOutcome::Inconclusive(doubt, _) => doubt.as_str(),
         }
     }
 

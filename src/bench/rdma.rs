@@ -15,7 +15,7 @@ use super::process::{Child, Invocation, ProcessExit, is_stopped};
 use super::process::{PerftestOutcome, classify};
 use super::target::BenchmarkTarget;
 use crate::assess::benchmark::Ceiling;
-use crate::model::benchmark::Failure;
+use crate::model::benchmark::{Doubt, Failure};
 
 /// A program of perftest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,8 +123,8 @@ pub trait Peer {
 /// Why a peer starts no server: nothing of it is known of the device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PeerError {
-    /// A word for it.
-    pub reason: &'static str,
+    /// Why.
+    pub reason: Doubt,
     /// One sentence, or a part of one.
     pub text: String,
 }
@@ -195,7 +195,7 @@ pub fn run(
     let Some(peer) = peer else {
         let mut attempt = looped(tools, target, plan, timeouts)?;
         for _ in 1..TRIES {
-            if !matches!(attempt, PerftestOutcome::Inconclusive("port_taken", _)) {
+            if !matches!(attempt, PerftestOutcome::Inconclusive(Doubt::PortTaken, _)) {
                 break;
             }
             attempt = looped(tools, target, plan, timeouts)?;
@@ -219,7 +219,7 @@ fn looped(
         let attempt = classify(name, &ended, None, BandwidthUnit::GigabitsPerSecond);
         return Ok(match attempt {
             PerftestOutcome::Measured(_) => {
-                PerftestOutcome::Inconclusive("no_result", format!("the {name} server exited"))
+                PerftestOutcome::Inconclusive(Doubt::NoResult, format!("the {name} server exited"))
             }
             other => other,
         });
@@ -228,16 +228,18 @@ fn looped(
     // A server whose client is gone may wait for ever.
     let wait = if over { Duration::from_secs(2) } else { Duration::ZERO };
     let ended = server.finish(Instant::now() + wait);
-    let cause = |attempt: &PerftestOutcome| match attempt {
-        PerftestOutcome::Failed(Failure::TcpSetup, _) => true,
-        PerftestOutcome::Inconclusive(reason, _) => matches!(*reason, "no_result" | "timeout"),
-        _ => false,
+    let cause = |attempt: &PerftestOutcome| {
+        matches!(
+            attempt,
+            PerftestOutcome::Failed(Failure::TcpSetup, _)
+                | PerftestOutcome::Inconclusive(Doubt::NoResult | Doubt::Timeout, _)
+        )
     };
     if cause(&attempt) {
         // The server may know better.
         match classify(name, &ProcessExit { timed_out: false, ..ended }, None, BandwidthUnit::GigabitsPerSecond) {
             PerftestOutcome::Failed(failure, text) => return Ok(PerftestOutcome::Failed(failure, text)),
-            taken @ PerftestOutcome::Inconclusive("port_taken", _) => return Ok(taken),
+            taken @ PerftestOutcome::Inconclusive(Doubt::PortTaken, _) => return Ok(taken),
             _ => {}
         }
     }

@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::model::benchmark::{Benchmark, BenchmarkRun, Measurements, Outcome};
+    use crate::model::benchmark::{Benchmark, BenchmarkRun, Good, Measurements, RunResult};
     use crate::model::ids::{DeviceName, PortKey};
     use std::sync::Arc;
 
@@ -161,8 +161,11 @@ mod tests {
 
     #[test]
     fn a_restart_does_not_run_everything_again() {
-        let run =
-            BenchmarkRun { outcome: Outcome::Ok, took: HOUR, ..BenchmarkRun::skipped(&key(0), at(0).wall, SKIP, "") };
+        let run = BenchmarkRun {
+            result: RunResult::Ok(Good::AsUsual),
+            took: HOUR,
+            ..BenchmarkRun::skipped(&key(0), at(0).wall, SKIP, "")
+        };
         let past = BenchmarkHistory { last: Some(run), ..BenchmarkHistory::default() };
         let pasts = BenchmarkHistories::from([(key(0), past)]);
         let mut schedule = BenchmarkSchedule::new(HOUR, 0.01, "a");
@@ -195,7 +198,7 @@ mod tests {
             let now = at(minute * 60).wall;
             if schedule.affords(Some(&past), takes, now) {
                 let run = BenchmarkRun {
-                    outcome: Outcome::Ok,
+                    result: RunResult::Ok(Good::AsUsual),
                     took: takes,
                     measured: Measurements::default(),
                     profile: Arc::from("p"),

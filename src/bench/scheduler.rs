@@ -15,7 +15,7 @@ use super::process::Toolbox;
 use super::process::is_stopped;
 use super::rdma::Peer;
 use super::schedule::BenchmarkSchedule;
-use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
+use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, RunResult, SkipReason};
 use crate::model::ids::PortKey;
 use crate::model::time::Timestamp;
 use crate::model::vfmap::Verification;
@@ -95,7 +95,7 @@ impl BenchmarkScheduler {
             return self.schedule.wait(now.tick);
         };
         let run = self.guarded(report, &key);
-        let ran = run.outcome != Outcome::Skipped;
+        let ran = run.result.outcome() != Outcome::Skipped;
         self.keep(run);
         let now = self.clock.now().tick;
         self.schedule.done(&key, now, ran);
@@ -123,14 +123,20 @@ impl BenchmarkScheduler {
                 Ok(()) => self.locked(report, &key, Some(&http_peer)),
                 Err((reason, text)) => BenchmarkRun::skipped(&key, self.clock.now().wall, reason, &text),
             };
-            tracing::debug!(probe = probe.as_str(), peer = &*assignment.peer, "{}: {}", run.outcome.as_str(), run.text);
+            tracing::debug!(
+                probe = probe.as_str(),
+                peer = &*assignment.peer,
+                "{}: {}",
+                run.result.outcome().as_str(),
+                run.text
+            );
             self.keep(run);
         }
     }
 
     fn keep(&mut self, run: BenchmarkRun) {
         let probe = run.key.probe;
-        if &*run.reason == SkipReason::Unavailable.as_str() && self.said.insert(run.text.to_string()) {
+        if run.result == RunResult::Skipped(SkipReason::Unavailable) && self.said.insert(run.text.to_string()) {
             tracing::warn!(probe = probe.as_str(), "unavailable: {}", run.text);
         }
         if !is_stopped() {

@@ -79,14 +79,14 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
         }
     };
     if args.format == DocumentFormat::Text { print_styled(&out, &style) } else { print(&out) }?;
-    let ran: Vec<BenchmarkRun> = runs.iter().filter(|run| run.outcome != Outcome::Skipped).cloned().collect();
+    let ran: Vec<BenchmarkRun> = runs.iter().filter(|run| run.result.outcome() != Outcome::Skipped).cloned().collect();
     if is_stopped() {
         return Ok(ExitCode::FAILURE);
     }
     if let Err(error) = record(&settings.storage, &ran) {
         complain(&format!("cannot save the result in {}: {error}", settings.storage.display()));
     }
-    let well = runs.iter().all(|run| run.outcome == Outcome::Ok);
+    let well = runs.iter().all(|run| run.result.outcome() == Outcome::Ok);
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 

@@ -126,6 +126,98 @@ label_enum! {
     }
 }
 
+label_enum! {
+    /// Why a measured value is good.
+    Good {
+        /// It is near what the path can carry.
+        NearCeiling = "near_ceiling",
+        /// It is what this host usually measures; there is no ceiling to compare with.
+        AsUsual = "as_usual",
+    }
+}
+
+label_enum! {
+    /// Why a measured value is too low.
+    Shortfall {
+        /// Far below what the path can carry.
+        BelowCeiling = "below_ceiling",
+        /// Far below what this host measured before.
+        BelowHistory = "below_history",
+    }
+}
+
+label_enum! {
+    /// Why a run says nothing of the device.
+    Doubt {
+        /// The program could not be started.
+        NotStarted = "not_started",
+        /// Its TCP port is in use.
+        PortTaken = "port_taken",
+        /// It was killed at the end of its time.
+        Timeout = "timeout",
+        /// It printed too much and was killed.
+        Garbage = "garbage",
+        /// It was killed by a signal.
+        Crashed = "crashed",
+        /// It measured, and then failed.
+        ExitStatus = "exit_status",
+        /// It printed no result.
+        NoResult = "no_result",
+        /// It reported what cannot be.
+        ImpossibleValue = "impossible_value",
+        /// The port's counters did not count what it claims to have moved.
+        CountersDisagree = "counters_disagree",
+        /// The other host went away during the run.
+        PeerGone = "peer_gone",
+        /// The other host cannot be reached.
+        PeerUnreachable = "peer_unreachable",
+        /// The other host refused.
+        PeerRefused = "peer_refused",
+        /// The clocks of the two hosts are too far apart.
+        PeerClock = "peer_clock",
+    }
+}
+
+/// How a run ended, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", content = "reason", rename_all = "snake_case")]
+pub enum RunResult {
+    /// [`Outcome::Ok`].
+    Ok(Good),
+    /// [`Outcome::Slow`].
+    Slow(Shortfall),
+    /// [`Outcome::Failed`].
+    Failed(Failure),
+    /// [`Outcome::Inconclusive`].
+    Inconclusive(Doubt),
+    /// [`Outcome::Skipped`].
+    Skipped(SkipReason),
+}
+
+impl RunResult {
+    /// How it ended.
+    pub const fn outcome(self) -> Outcome {
+        match self {
+            Self::Ok(_) => Outcome::Ok,
+            Self::Slow(_) => Outcome::Slow,
+            Self::Failed(_) => Outcome::Failed,
+            Self::Inconclusive(_) => Outcome::Inconclusive,
+            Self::Skipped(_) => Outcome::Skipped,
+        }
+    }
+
+    /// Why: the word in JSON and text.
+    pub const fn reason(self) -> &'static str {
+        match self {
+            Self::Ok(good) => good.as_str(),
+            Self::Slow(shortfall) => shortfall.as_str(),
+            Self::Failed(failure) => failure.as_str(),
+            Self::Inconclusive(doubt) => doubt.as_str(),
+            Self::Skipped(reason) => reason.as_str(),
+        }
+    }
+}
+
 /// What a probe runs on: the labels of its metrics.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BenchmarkKey {
@@ -196,10 +288,9 @@ pub struct BenchmarkRun {
     /// How long it took.
     #[serde(with = "duration_millis")]
     pub took: Duration,
-    /// How it ended.
-    pub outcome: Outcome,
-    /// A word for the case.
-    pub reason: Arc<str>,
+    /// How it ended, and why.
+    #[serde(flatten)]
+    pub result: RunResult,
     /// One sentence.
     pub text: Arc<str>,
     /// What it measured.
@@ -225,8 +316,7 @@ impl BenchmarkRun {
             key: key.clone(),
             at,
             took: Duration::ZERO,
-            outcome: Outcome::Skipped,
-            reason: Arc::from(reason.as_str()),
+            result: RunResult::Skipped(reason),
             text: Arc::from(text),
             measured: Measurements::default(),
             ceiling: None,
@@ -241,7 +331,12 @@ impl BenchmarkRun {
     /// Whether data went through the device's RDMA engine: however fast, it works.
     pub fn moved_data(&self) -> bool {
         let over_rdma = matches!(self.key.probe, Benchmark::RdmaLoopback | Benchmark::RdmaPeer);
-        over_rdma && matches!(self.outcome, Outcome::Ok | Outcome::Slow)
+        over_rdma && self.measured_something()
+    }
+
+    /// Whether it ended with a value that is believed.
+    pub fn measured_something(&self) -> bool {
+        matches!(self.result, RunResult::Ok(_) | RunResult::Slow(_))
     }
 
     /// When it began.
@@ -294,18 +389,18 @@ impl BenchmarkHistory {
     /// Takes a run.
     pub fn record(&mut self, run: BenchmarkRun) {
         if let Some((_, count)) =
-            Outcome::ALL.iter().zip(&mut self.counts).find(|(outcome, _)| **outcome == run.outcome)
+            Outcome::ALL.iter().zip(&mut self.counts).find(|(outcome, _)| **outcome == run.result.outcome())
         {
             *count += 1;
         }
-        if run.outcome == Outcome::Skipped {
-            *self.skips.entry(SkipReason::parse(&run.reason).unwrap_or(SkipReason::Unknown)).or_default() += 1;
+        if let RunResult::Skipped(reason) = run.result {
+            *self.skips.entry(reason).or_default() += 1;
             return;
         }
         let day_ago = run.at.checked_sub(DAY).unwrap_or(SystemTime::UNIX_EPOCH);
         self.spent.push_back((run.at, run.took));
         self.spent.retain(|(at, _)| *at > day_ago);
-        if run.outcome != Outcome::Inconclusive {
+        if run.result.outcome() != Outcome::Inconclusive {
             let close = |last: &BenchmarkRun| run.at.duration_since(last.at).is_ok_and(|time| time < APART);
             if self.runs.back().is_some_and(close) {
                 self.runs.pop_back();
@@ -313,7 +408,7 @@ impl BenchmarkHistory {
             self.runs.push_back(run.clone());
             self.runs.drain(..self.runs.len().saturating_sub(LAST));
         }
-        if run.outcome == Outcome::Ok {
+        if matches!(run.result, RunResult::Ok(_)) {
             if !self.good.contains_key(&run.profile) && self.good.len() >= MOST_PROFILES {
                 self.good.pop_first();
             }
@@ -321,7 +416,7 @@ impl BenchmarkHistory {
             good.push_back(run.measured.clone());
             good.drain(..good.len().saturating_sub(REMEMBERED));
         }
-        if matches!(run.outcome, Outcome::Ok | Outcome::Slow) {
+        if run.measured_something() {
             self.measured = Some(run.clone());
         }
         self.last = Some(run);
@@ -329,7 +424,7 @@ impl BenchmarkHistory {
 
     /// How many of the last runs ended so.
     pub fn recent(&self, outcome: Outcome) -> usize {
-        self.runs.iter().filter(|run| run.outcome == outcome).count()
+        self.runs.iter().filter(|run| run.result.outcome() == outcome).count()
     }
 
     /// The middle of the good values of a profile; none before there are `HISTORY` of them.
@@ -364,14 +459,16 @@ mod tests {
         assert_eq!(history.used(now), Duration::MAX);
     }
 
-    fn run(at: u64, outcome: Outcome, gbits: f64) -> BenchmarkRun {
+    const GOOD: RunResult = RunResult::Ok(Good::AsUsual);
+    const SLOW: RunResult = RunResult::Slow(Shortfall::BelowCeiling);
+
+    fn run(at: u64, result: RunResult, gbits: f64) -> BenchmarkRun {
         let port = PortKey { device: DeviceName::new("mlx5_7"), port: 1 };
         BenchmarkRun {
             key: BenchmarkKey { probe: Benchmark::RdmaLoopback, port: Some(port) },
             at: SystemTime::UNIX_EPOCH + Duration::from_secs(at),
             took: Duration::from_secs(7),
-            outcome,
-            reason: Arc::from("none"),
+            result,
             text: Arc::from(""),
             measured: Measurements {
                 bandwidth: vec![(Direction::OneWay, BytesPerSecond::from_gbits(gbits).0)],
@@ -388,10 +485,10 @@ mod tests {
     fn runs_at_one_time_are_one_observation() {
         let mut past = BenchmarkHistory::default();
         for second in 0..10 {
-            past.record(run(second, Outcome::Slow, 10.0));
+            past.record(run(second, SLOW, 10.0));
         }
         assert_eq!((past.recent(Outcome::Slow), past.counts), (1, [0, 10, 0, 0, 0]));
-        past.record(run(1_000, Outcome::Slow, 10.0));
+        past.record(run(1_000, SLOW, 10.0));
         assert_eq!(past.recent(Outcome::Slow), 2);
     }
 
@@ -401,12 +498,12 @@ mod tests {
         let usual =
             |past: &BenchmarkHistory| past.usual("p", |m| m.bandwidth(Direction::OneWay).map(BytesPerSecond::gbits));
         for (at, gbits) in [(0, 90.0), (1_000, 92.0)] {
-            past.record(run(at, Outcome::Ok, gbits));
+            past.record(run(at, GOOD, gbits));
         }
         assert_eq!(usual(&past), None, "two values are no history");
-        past.record(run(2_000, Outcome::Ok, 91.0));
+        past.record(run(2_000, GOOD, 91.0));
         for at in 3..30 {
-            past.record(run(at * 1_000, Outcome::Slow, 20.0));
+            past.record(run(at * 1_000, SLOW, 20.0));
         }
         assert!(usual(&past).is_some_and(|usual| (usual - 91.0).abs() < 1e-9));
         assert_eq!(past.runs.len(), LAST);
@@ -415,9 +512,9 @@ mod tests {
     #[test]
     fn a_skipped_run_is_counted_by_its_reason_and_leaves_the_last_result() {
         let mut past = BenchmarkHistory::default();
-        past.record(run(0, Outcome::Ok, 90.0));
-        past.record(BenchmarkRun { reason: Arc::from("port_busy"), ..run(1_000, Outcome::Skipped, 0.0) });
+        past.record(run(0, GOOD, 90.0));
+        past.record(BenchmarkRun { result: RunResult::Skipped(SkipReason::PortBusy), ..run(1_000, GOOD, 0.0) });
         assert_eq!(past.skips.get(&SkipReason::PortBusy), Some(&1));
-        assert_eq!(past.last.map(|run| run.outcome), Some(Outcome::Ok));
+        assert_eq!(past.last.map(|run| run.result.outcome()), Some(Outcome::Ok));
     }
 }

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lanewatch::export::{AgentState, Format, Process, encode};
 use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
-use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Measurements, Outcome, Statistic};
+use lanewatch::model::benchmark::{
+    Benchmark, BenchmarkKey, BenchmarkRun, Direction, Good, Measurements, RunResult, Shortfall, Statistic,
+};
 use lanewatch::model::ids::{DeviceName, PortKey};
 use lanewatch::model::units::BytesPerSecond;
 use lanewatch::watch::Poller;
@@ -289,8 +291,7 @@ fn run(device: &str, port: u64, scrape: u64, at: SystemTime) -> BenchmarkRun {
         },
         at,
         took: Duration::from_secs_f64(6.0 + shake),
-        outcome: if slow { Outcome::Slow } else { Outcome::Ok },
-        reason: Arc::from(""),
+        result: if slow { RunResult::Slow(Shortfall::BelowHistory) } else { RunResult::Ok(Good::NearCeiling) },
         text: Arc::from("written"),
         measured: Measurements {
             bandwidth: vec![(Direction::OneWay, one_way), (Direction::Both, one_way * 1.9)],

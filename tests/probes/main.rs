@@ -144,7 +144,7 @@ const LONG: Duration = Duration::from_secs(120);
 
 fn expect(mode: &str, overrun: Duration, outcome: Outcome, reason: &str) {
     let (run, _scene) = outcome_of(mode, overrun);
-    assert_eq!((run.outcome, &*run.reason), (outcome, reason), "{mode}: {}", run.text);
+    assert_eq!((run.result.outcome(), run.result.reason()), (outcome, reason), "{mode}: {}", run.text);
     let measured = matches!(outcome, Outcome::Ok | Outcome::Slow);
     assert_eq!(run.measured.is_empty(), !measured, "{mode}: a value only where one was measured");
 }
@@ -152,7 +152,7 @@ fn expect(mode: &str, overrun: Duration, outcome: Outcome, reason: &str) {
 #[test]
 fn a_sound_program_is_measured() {
     let (run, scene) = outcome_of("ok", LONG);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Ok, "near_ceiling"), "{}", run.text);
+    assert_eq!((run.result.outcome(), run.result.reason()), (Outcome::Ok, "near_ceiling"), "{}", run.text);
     assert!((run.measured.bandwidth(Direction::OneWay).unwrap().gbits() - 190.25).abs() < 1e-9, "the file comes first");
     let read = run.measured.latency(Direction::Read, Statistic::Typical).unwrap();
     assert!((read - 1.21e-6).abs() < 1e-12);
@@ -176,7 +176,7 @@ fn programs_that_hang_are_killed() {
 #[test]
 fn programs_that_ignore_sigterm_are_killed_with_their_children() {
     let (run, scene) = outcome_of("stubborn", Duration::from_secs(3));
-    assert_eq!(&*run.reason, "timeout");
+    assert_eq!(run.result.reason(), "timeout");
     assert!(scene.notes().iter().any(|note| note[3] == "child"), "{:?}", scene.notes());
 }
 
@@ -203,7 +203,7 @@ fn results_are_found_in_whatever_form_they_are() {
 #[test]
 fn a_port_that_somebody_took_is_tried_again() {
     let (run, scene) = outcome_of("taken", LONG);
-    assert_eq!(run.outcome, Outcome::Ok, "{}", run.text);
+    assert_eq!(run.result.outcome(), Outcome::Ok, "{}", run.text);
     assert_eq!(scene.notes().iter().filter(|note| note[3] == "server").count(), 4);
 }
 
@@ -221,7 +221,7 @@ fn a_narrow_link_is_said_to_be_the_limit() {
     host.cards[0].upstream = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
     let scene = Scene::new("wild", &host);
     let run = scene.run(LONG);
-    assert_eq!(&*run.reason, "impossible_value", "{}", run.text);
+    assert_eq!(run.result.reason(), "impossible_value", "{}", run.text);
     assert!(run.ceiling.is_some_and(|ceiling| ceiling.gbits() > 57.0 && ceiling.gbits() < 58.0));
 }
 
@@ -230,6 +230,6 @@ fn absent_programs_are_unavailable() {
     let scene = Scene::new("ok", &HostTree::new(1));
     fs::remove_file(scene.path("bin/ib_write_bw")).unwrap();
     let run = scene.run(LONG);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Skipped, "unavailable"));
+    assert_eq!((run.result.outcome(), run.result.reason()), (Outcome::Skipped, "unavailable"));
     assert_eq!(&*run.text, "ib_write_bw is not installed");
 }

@@ -11,7 +11,7 @@ use lanewatch::bench::process::Toolbox;
 use lanewatch::bench::rdma::{LocalServer, Peer, PeerError, RemoteServer, TestPlan, Timeouts};
 use lanewatch::bench::target::BenchmarkTarget;
 use lanewatch::host::netlink::socket::route;
-use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Outcome};
+use lanewatch::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Direction, Doubt, Outcome};
 use lanewatch::model::units::BytesPerSecond;
 use lanewatch::watch::HostReport;
 
@@ -35,7 +35,7 @@ impl Peer for Near<'_> {
 
     fn start(&self, plan: &TestPlan) -> Result<RemoteServer, PeerError> {
         let serving = LocalServer::start(self.tools, &self.target, plan)
-            .map_err(|error| PeerError { reason: "peer", text: error.to_string() })?;
+            .map_err(|error| PeerError { reason: Doubt::PeerUnreachable, text: error.to_string() })?;
         serving.wait_until_listening(Duration::from_secs(20));
         let tcp_port = serving.tcp_port;
         self.serving.borrow_mut().push(serving);
@@ -51,7 +51,7 @@ impl Peer for Nobody {
     }
 
     fn start(&self, _: &TestPlan) -> Result<RemoteServer, PeerError> {
-        Err(PeerError { reason: "peer", text: "it does not answer".to_owned() })
+        Err(PeerError { reason: Doubt::PeerUnreachable, text: "it does not answer".to_owned() })
     }
 }
 
@@ -84,7 +84,12 @@ fn what_the_counters_do_not_show_went_another_way() {
     let ceiling = Ceiling::new(Some(BytesPerSecond::from_gbits(100.0)), None, 1.0);
     let peer = Near { tools: &tools, target, ceiling, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "counters_disagree"), "{}", run.text);
+    assert_eq!(
+        (run.result.outcome(), run.result.reason()),
+        (Outcome::Inconclusive, "counters_disagree"),
+        "{}",
+        run.text
+    );
     assert_eq!(run.peer.as_deref(), Some("node18"));
     assert!(run.ceiling.is_some_and(|ceiling| (ceiling.gbits() - 100.0).abs() < 1e-9), "that of the worse end");
     drop(peer);
@@ -98,7 +103,7 @@ fn a_peer_that_dies_in_the_handshake_says_nothing_of_the_device() {
     let target = BenchmarkTarget::new(&report, &scene.host(), &key(Benchmark::RdmaPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &peer);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer_gone"), "{}", run.text);
+    assert_eq!((run.result.outcome(), run.result.reason()), (Outcome::Inconclusive, "peer_gone"), "{}", run.text);
     drop(peer);
     scene.is_clean();
 }
@@ -108,7 +113,7 @@ fn a_peer_that_starts_nothing_says_nothing_of_the_device() {
     let scene = Scene::new("ok", &HostTree::new(1));
     let (report, tools) = (scene.report(), Toolbox::in_folders(scene.path("bin").into()));
     let run = run(&scene, &report, &tools, Benchmark::RdmaPeer, &Nobody);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Inconclusive, "peer"));
+    assert_eq!((run.result.outcome(), run.result.reason()), (Outcome::Inconclusive, "peer_unreachable"));
     assert_eq!(&*run.text, "node19 did not start a server: it does not answer");
 }
 
@@ -122,7 +127,7 @@ fn tcp_within_one_host_is_refused() {
     let target = BenchmarkTarget::new(&report, &scene.host(), &key(Benchmark::TcpPeer).port.unwrap()).unwrap();
     let peer = Near { tools: &tools, target, ceiling: None, serving: RefCell::default() };
     let run = run(&scene, &report, &tools, Benchmark::TcpPeer, &peer);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Skipped, "local_route"), "{}", run.text);
+    assert_eq!((run.result.outcome(), run.result.reason()), (Outcome::Skipped, "local_route"), "{}", run.text);
     assert!(run.text.contains("dev lo"), "{}", run.text);
 }
 
@@ -163,5 +168,5 @@ fn a_real_perftest_without_the_device_fails_for_that() {
     }
     let scene = Scene::new("ok", &HostTree::new(1));
     let run = scene.run_with(&Toolbox::new(), LONG);
-    assert_eq!((run.outcome, &*run.reason), (Outcome::Failed, "device_missing"), "{}", run.text);
+    assert_eq!((run.result.outcome(), run.result.reason()), (Outcome::Failed, "device_missing"), "{}", run.text);
 }

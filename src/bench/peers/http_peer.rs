@@ -12,6 +12,7 @@ use super::request::RequestResult;
 use super::request::{ErrorDocument, NONCE, SIGNATURE, ServerRequest, StartedServer, TIME, TO};
 use super::schedule::split;
 use crate::bench::rdma::{Peer, PeerError, RemoteServer, TestPlan};
+use crate::model::benchmark::Doubt;
 
 /// What an HTTP server answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub struct HttpPeer<'a> {
 }
 
 fn refused(text: impl Into<String>) -> PeerError {
-    PeerError { reason: "peer_refused", text: text.into() }
+    PeerError { reason: Doubt::PeerRefused, text: text.into() }
 }
 
 impl Peer for HttpPeer<'_> {
@@ -77,7 +78,7 @@ impl Peer for HttpPeer<'_> {
             headers.push((NONCE, nonce.clone()));
             headers.push((SIGNATURE, signature));
         }
-        let unreachable = |text| PeerError { reason: "peer_unreachable", text };
+        let unreachable = |text| PeerError { reason: Doubt::PeerUnreachable, text };
         let reply = self.transport.post(&self.to, &headers, body).map_err(unreachable)?;
         if reply.status != 200 {
             return Err(self.why(&reply));
@@ -104,7 +105,7 @@ impl HttpPeer<'_> {
         let Some(there) = skew else { return refused(format!("{}: {}", told.reason, brief(&told.message))) };
         let apart = humantime::format_duration(Duration::from_secs(here.abs_diff(there) / 1_000));
         let way = if there > here { "ahead of" } else { "behind" };
-        PeerError { reason: "peer_clock", text: format!("its clock is {apart} {way} this host's") }
+        PeerError { reason: Doubt::PeerClock, text: format!("its clock is {apart} {way} this host's") }
     }
 }
 
@@ -164,7 +165,7 @@ mod tests {
             ),
         ] {
             let why = ask(says, &plan).unwrap_err();
-            assert_eq!(why.reason, reason, "{}", why.text);
+            assert_eq!(why.reason.as_str(), reason, "{}", why.text);
             assert!(why.text.contains(part), "{}", why.text);
         }
     }

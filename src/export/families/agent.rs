@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::assess::visibility::visibility;
+use crate::assess::visibility::{VisibilityLimit, visibility};
 use crate::export::clients::ClosedConnection;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
@@ -43,7 +43,11 @@ pub const FAMILIES: &[Family] = &[
         since: FIRST_RELEASE,
         write: |view, out| {
             for area in visibility(&view.report.snapshot, &view.report.vf_map) {
-                out.info(&[area.area.into(), area.seen.as_str().into(), area.reason.into()]);
+                out.info(&[
+                    area.area.into(),
+                    area.seen.as_str().into(),
+                    area.limit.map(VisibilityLimit::as_str).into(),
+                ]);
             }
         },
     },

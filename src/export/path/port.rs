@@ -123,7 +123,7 @@ impl<'a> PathEnd<'a> {
 /// What a run said: `rdma_loopback measured (2026-01-31T12:00:00Z, ok): …`.
 fn probe(run: &BenchmarkRun) -> String {
     let peer = run.peer.as_ref().map(|peer| format!(" to {peer}")).unwrap_or_default();
-    let (name, at, outcome) = (run.key.probe.as_str(), rfc3339(run.at), run.outcome.as_str());
+    let (name, at, outcome) = (run.key.probe.as_str(), rfc3339(run.at), run.result.outcome().as_str());
     format!("{name}{peer} measured ({at}, {outcome}): {}", run.text)
 }
 

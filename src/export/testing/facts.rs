@@ -2,8 +2,8 @@
 
 use super::{address, now};
 use crate::model::benchmark::{
-    Benchmark, BenchmarkHistories, BenchmarkHistory, BenchmarkKey, BenchmarkRun, Direction, Measurements, Outcome,
-    Statistic,
+    Benchmark, BenchmarkHistories, BenchmarkHistory, BenchmarkKey, BenchmarkRun, Direction, Good, Measurements,
+    RunResult, SkipReason, Statistic,
 };
 use crate::model::counter::{self, Counters};
 use crate::model::holder::{Holder, Vm};
@@ -222,8 +222,7 @@ pub(super) fn probes() -> BenchmarkHistories {
         key: key.clone(),
         at: now().wall - Duration::from_secs(600),
         took: Duration::from_millis(7_250),
-        outcome: Outcome::Ok,
-        reason: Arc::from("near_ceiling"),
+        result: RunResult::Ok(Good::NearCeiling),
         text: Arc::from("60.3 Gb/s is 96 % of the PCIe path (63.0): PCIe-bound, not SR-IOV, not the cable"),
         measured: Measurements {
             bandwidth: vec![(Direction::OneWay, 7_532_500_000.0)],
@@ -236,6 +235,6 @@ pub(super) fn probes() -> BenchmarkHistories {
     };
     let mut past = BenchmarkHistory::default();
     past.record(run.clone());
-    past.record(BenchmarkRun { outcome: Outcome::Skipped, reason: Arc::from("port_busy"), ..run });
+    past.record(BenchmarkRun { result: RunResult::Skipped(SkipReason::PortBusy), ..run });
     BenchmarkHistories::from([(key, past)])
 }

@@ -59,9 +59,9 @@ pub fn runs(report: &HostReport, runs: &[BenchmarkRun], style: &Style) -> String
     let mut out = String::new();
     for run in runs {
         // Writing to a string cannot fail.
-        let _ = writeln!(out, "{}: {}{}", run.key, run.outcome.as_str(), reason(run));
+        let _ = writeln!(out, "{}: {}{}", run.key, run.result.outcome().as_str(), reason(run));
         out.push_str(&style.wrap(&run.text, "  "));
-        if run.outcome == Outcome::Skipped {
+        if run.result.outcome() == Outcome::Skipped {
             continue;
         }
         let _ = writeln!(out, "  profile  {}", run.profile);
@@ -94,5 +94,5 @@ pub fn runs(report: &HostReport, runs: &[BenchmarkRun], style: &Style) -> String
 }
 
 fn reason(run: &BenchmarkRun) -> String {
-    if run.outcome == Outcome::Ok { String::new() } else { format!(" ({})", run.reason) }
+    if run.result.outcome() == Outcome::Ok { String::new() } else { format!(" ({})", run.result.reason()) }
 }

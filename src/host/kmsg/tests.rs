@@ -77,7 +77,9 @@ impl OpenFile for Reading {
         state.read += 1;
         let read = state.read;
         if let Some((_, lines)) = state.meanwhile.take_if(|(after, _)| *after <= read) {
-            lines.iter().for_each(|line| state.write(7_000_000_000, line));
+            for line in lines {
+                state.write(7_000_000_000, &line);
+            }
         }
         Ok(length)
     }

@@ -115,7 +115,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::benchmark::{Direction, Outcome, Statistic};
+    use crate::model::benchmark::{Direction, Doubt, Failure, Good, RunResult, Shortfall, Statistic};
     use crate::model::units::BytesPerSecond;
 
     #[test]
@@ -124,13 +124,18 @@ mod tests {
         let key = BenchmarkKey { probe: Benchmark::RdmaPeer, port: Some(port) };
         let mut histories = BenchmarkHistories::new();
         let history = histories.entry(key.clone()).or_default();
-        for (at, outcome) in [(0, Outcome::Ok), (1_000, Outcome::Failed), (2_000, Outcome::Inconclusive)] {
+        let results = [
+            RunResult::Ok(Good::NearCeiling),
+            RunResult::Slow(Shortfall::BelowHistory),
+            RunResult::Failed(Failure::PortDown),
+            RunResult::Inconclusive(Doubt::PeerGone),
+        ];
+        for (at, result) in (0..).step_by(1_000).zip(results) {
             history.record(BenchmarkRun {
                 key: key.clone(),
                 at: unix_millis::to_wall(at * 1_000),
                 took: Duration::from_millis(5_250),
-                outcome,
-                reason: Arc::from("x"),
+                result,
                 text: Arc::from("y"),
                 measured: Measurements {
                     bandwidth: vec![(Direction::OneWay, 1.5e9)],

@@ -170,7 +170,9 @@ mod tests {
         //! What a guest sees of its own migration.
 
         use super::*;
-        use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Measurements, Outcome};
+        use crate::model::benchmark::{
+            Benchmark, BenchmarkKey, BenchmarkRun, Doubt, Failure, Measurements, RunResult, Shortfall,
+        };
         use crate::model::counter::Counters;
         use crate::model::host::Machine;
         use crate::model::ids::{DeviceName, PortKey};
@@ -204,14 +206,13 @@ mod tests {
         }
 
         /// A loop-back probe over the function that ended so, at this time.
-        fn run(outcome: Outcome, at: SystemTime) -> BenchmarkRun {
+        fn run(result: RunResult, at: SystemTime) -> BenchmarkRun {
             let port = Some(PortKey { device: DeviceName::new("mlx5_0"), port: 1 });
             BenchmarkRun {
                 key: BenchmarkKey { probe: Benchmark::RdmaLoopback, port },
                 at,
                 took: Duration::from_secs(5),
-                outcome,
-                reason: Arc::from(""),
+                result,
                 text: Arc::from(""),
                 measured: Measurements::default(),
                 ceiling: None,
@@ -283,14 +284,19 @@ mod tests {
             guest.pass(90);
             assert_eq!(guest.findings(), [("vf_map_stale", "0000:98:01.0".to_owned(), "clock_stepped")]);
             // A probe that moves data proves it, one that fails does not.
-            for (outcome, left) in [(Outcome::Failed, 1), (Outcome::Inconclusive, 1), (Outcome::Slow, 0)] {
+            let results = [
+                (RunResult::Failed(Failure::Completion), 1),
+                (RunResult::Inconclusive(Doubt::Timeout), 1),
+                (RunResult::Slow(Shortfall::BelowCeiling), 0),
+            ];
+            for (result, left) in results {
                 let now = guest.now;
-                guest.engine.record(run(outcome, now.wall), now);
+                guest.engine.record(run(result, now.wall), now);
                 guest.pass(15);
                 assert_eq!(
                     guest.findings().iter().filter(|found| found.0 == "vf_map_stale").count(),
                     left,
-                    "{outcome:?}"
+                    "{result:?}"
                 );
             }
             // On a host of metal a step is somebody's business and not a migration's.
@@ -444,7 +450,7 @@ mod tests {
         //! VFs that get lost on the host itself: interfaces, numbers, PFs, drivers.
 
         use super::*;
-        use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, Outcome, SkipReason};
+        use crate::model::benchmark::{Benchmark, BenchmarkKey, BenchmarkRun, RunResult, Shortfall, SkipReason};
         use crate::model::ids::{DeviceName, PortKey};
 
         #[test]
@@ -559,7 +565,9 @@ mod tests {
             world.engine.record(skipped.clone(), world.now);
             world.pass(15);
             assert_eq!(world.findings().len(), 1, "nothing was moved");
-            world.engine.record(BenchmarkRun { outcome: Outcome::Slow, ..skipped }, world.now);
+            world
+                .engine
+                .record(BenchmarkRun { result: RunResult::Slow(Shortfall::BelowCeiling), ..skipped }, world.now);
             world.pass(15).is_quiet();
         }
 

@@ -209,21 +209,26 @@ fn files_and_netlink_say_the_same() {
 const RATES: [(u64, u64); 12] =
     [(1, 1), (2, 2), (4, 2), (8, 2), (16, 2), (32, 2), (32, 8), (64, 16), (64, 2), (128, 1), (128, 4), (256, 2)];
 
+/// Bytes a second, lanes and speed as the kernel names them: `200 Gb/sec (4X HDR)`.
+fn rate_of_mlx5_0(guest: &mut Guest) -> (f64, String, String) {
+    let text = guest.sh("cat /sys/class/infiniband/mlx5_0/ports/1/rate");
+    let words: Vec<&str> = text.split_ascii_whitespace().collect();
+    let [gigabits, "Gb/sec", lanes, name] = words[..] else { panic!("{text}") };
+    let rate = gigabits.parse::<f64>().unwrap() * 1e9 / 8.0;
+    (rate, lanes.trim_start_matches('(').to_owned(), name.trim_end_matches(')').to_owned())
+}
+
 #[test]
 fn rates_are_what_the_kernel_calls_them() {
     on_each_kernel(|kernel| {
         let Some(mut guest) = Guest::boot(kernel) else { return };
         guest.stand_in();
         guest.serve("");
-        let mut fastest = 0.0;
+        let (mut fastest, ..) = rate_of_mlx5_0(&mut guest);
         for (speed, width) in RATES {
             guest.set("mlx5_0", &[("speed", speed), ("width", width)]);
-            let text = guest.sh("cat /sys/class/infiniband/mlx5_0/ports/1/rate");
-            // `200 Gb/sec (4X HDR)`
-            let words: Vec<&str> = text.split_ascii_whitespace().collect();
-            let [gigabits, "Gb/sec", lanes, name] = words[..] else { panic!("{text}") };
-            let rate = gigabits.parse::<f64>().unwrap() * 1e9 / 8.0;
-            let (lanes, name) = (lanes.trim_start_matches('('), name.trim_end_matches(')'));
+            let (rate, lanes, name) = rate_of_mlx5_0(&mut guest);
+            let (lanes, name) = (lanes.as_str(), name.as_str());
             guest.wait_for("lanewatch_port_rate_bytes_per_second", &[("device", "mlx5_0"), ("port", "1")], Some(rate));
             let width = lanes.trim_end_matches('X').parse().unwrap();
             guest.wait_for("lanewatch_port_link_width", &[("device", "mlx5_0"), ("port", "1")], Some(width));
