@@ -175,9 +175,11 @@ fn programs_that_hang_are_killed() {
 
 #[test]
 fn programs_that_ignore_sigterm_are_killed_with_their_children() {
-    let (run, scene) = outcome_of("stubborn", Duration::from_secs(3));
+    // On a busy host the program may be killed before it has a child: it gets more time then.
+    let has_child = |scene: &Scene| scene.notes().iter().any(|note| note[3] == "child");
+    let mut tries = [3, 10, 30, 90].into_iter().map(|seconds| outcome_of("stubborn", Duration::from_secs(seconds)));
+    let (run, _) = tries.find(|(_, scene)| has_child(scene)).unwrap();
     assert_eq!(run.result.reason(), "timeout");
-    assert!(scene.notes().iter().any(|note| note[3] == "child"), "{:?}", scene.notes());
 }
 
 #[test]
