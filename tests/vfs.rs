@@ -25,6 +25,7 @@ use lanewatch::host::io::Roots;
 use lanewatch::host::netlink::socket::{NetlinkConnection, NetlinkConnector};
 use lanewatch::host::{COLLECTORS, Host};
 use lanewatch::model::policy::Policy;
+use lanewatch::model::sriov::Pf;
 use lanewatch::watch::clock::SystemClock;
 use lanewatch::watch::store::Store;
 use lanewatch::watch::{Engine, HostReport, Poller};
@@ -64,8 +65,12 @@ fn poller(root: &Path, shape: &VfHost, store: Option<Store>) -> Poller {
 }
 
 fn series(report: &Arc<HostReport>) -> BTreeMap<String, usize> {
+    series_of(report, AgentState::default())
+}
+
+fn series_of(report: &Arc<HostReport>, agent: AgentState) -> BTreeMap<String, usize> {
     let mut text = String::new();
-    encode(Format::Text, report, &Arc::new(AgentState::default()), Process::default(), &mut text).unwrap();
+    encode(Format::Text, report, &Arc::new(agent), Process::default(), &mut text).unwrap();
     let mut families = BTreeMap::new();
     for line in text.lines().filter(|line| !line.starts_with('#')) {
         let name = line.split(['{', ' ']).next().unwrap_or_default();
@@ -89,6 +94,32 @@ fn two_pfs_with_128_vfs_each_stay_under_4000_series() {
         assert!(all < 4000, "{all}: {series:?}");
         assert_eq!(report.findings.len(), 0, "{:?}", report.findings);
     }
+}
+
+#[test]
+fn ports_of_vfs_have_states_and_rate_and_all_else_where_asked() {
+    let shape = VfHost { pfs: 1, vfs: 3, here: true };
+    let root = TempDir::new().unwrap();
+    shape.write(root.path()).unwrap();
+    let vf_port = |report: &HostReport| {
+        let vf = report.snapshot.all::<Pf>().flat_map(|pf| &pf.vfs).find_map(|vf| vf.devices.first()).unwrap();
+        root.path().join(format!("sys/class/infiniband/{vf}/ports/1"))
+    };
+    let down = vf_port(&report(root.path(), &shape));
+    fs::write(down.join("state"), "1: DOWN\n").unwrap();
+    fs::write(down.join("phys_state"), "3: Disabled\n").unwrap();
+    let report = report(root.path(), &shape);
+    let usual = series(&report);
+    let count = |series: &BTreeMap<String, usize>, name: &str| series.get(name).copied().unwrap_or_default();
+    // The PF's port has all seven states, and the VF's that is down the one that it is in.
+    assert_eq!(count(&usual, "lanewatch_port_physical_state"), 7 + 1, "{usual:?}");
+    assert_eq!(count(&usual, "lanewatch_port_state"), 6 + 1 + 1 + 2, "{usual:?}");
+    let whole = series_of(&report, AgentState { vf_ports: true, ..AgentState::default() });
+    for name in ["lanewatch_port_info", "lanewatch_port_received_bytes_total", "lanewatch_port_transmitted_bytes_total"]
+    {
+        assert_eq!((count(&usual, name), count(&whole, name)), (1, 4), "{name}");
+    }
+    assert!(count(&whole, "lanewatch_port_events_total") > count(&usual, "lanewatch_port_events_total"));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::View;
-use super::limits::IRQ_HOLD;
+use super::limits::{IRQ_HOLD, LEAST_INTERRUPTS};
 use super::ports::baseline;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
@@ -163,7 +163,8 @@ fn judge_remote(view: &View<'_>, placed: &Placed<'_>) -> Option<Condition> {
         return None;
     }
     let share = ratio(served, all);
-    let severity = if served.saturating_mul(5) > all { Severity::Warning } else { Severity::Info };
+    let is_share = served.saturating_mul(5) > all && all >= LEAST_INTERRUPTS;
+    let severity = if is_share { Severity::Warning } else { Severity::Info };
     let isolated = off_cpus(placed, &off).filter(|cpu| is_isolated(view, *cpu)).count();
     let reason = if isolated > 0 { FindingReason::IsolatedCpu } else { FindingReason::OtherNode };
     let count = placed.vectors().count();
@@ -291,7 +292,7 @@ fn usable(view: &View<'_>, cpus: &CpuSet) -> CpuSet {
 }
 
 /// `irq_piled_up`: of four or more active data vectors one CPU serves over half of the interrupts, though there are
-/// CPUs to spread them over.
+/// CPUs to spread them over. Few interrupts are no load, wherever they are served.
 pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
     let nodes = &view.history.nodes;
     for (function, device) in functions(view) {
@@ -306,7 +307,9 @@ pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
         let placed = Placed { function, past, device, node: home, own: own.unwrap_or(&none) };
         let active: Vec<&IrqVector> = placed.vectors().filter(|vector| !placed.recent(vector).is_empty()).collect();
         let most = busiest(active.iter().flat_map(|vector| placed.recent(vector)));
-        let Some((cpu, share)) = most.filter(|(_, share)| active.len() >= SPREAD && *share > 0.5 && !crowded) else {
+        let all: u64 = active.iter().map(|vector| placed.served(vector, |_| true)).sum();
+        let is_judged = active.len() >= SPREAD && all >= LEAST_INTERRUPTS && !crowded;
+        let Some((cpu, share)) = most.filter(|(_, share)| is_judged && *share > 0.5) else {
             verdicts.ok(Check::IrqPiledUp);
             continue;
         };
@@ -393,7 +396,67 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+    use std::time::SystemTime;
+
     use super::*;
+    use crate::assess::capacity::HostCapacity;
+    use crate::model::host::NumaNode;
+    use crate::model::policy::Policy;
+    use crate::model::snapshot::Fact;
+    use crate::model::time::{BootTime, Timestamp};
+    use crate::model::topology::Topology;
+
+    /// What `irq_piled_up` and `irq_remote` say of six vectors of a card on node 1 that CPU 0 served so often each.
+    fn found(count: u64) -> Vec<(&'static str, Severity)> {
+        let address: PciAddress = "0000:51:00.0".parse().unwrap();
+        let cpus = |list: &str| CpuSet::from_list(list).unwrap();
+        let vector = |irq| IrqVector {
+            irq,
+            action: None,
+            role: VectorRole::Completion,
+            effective: Some(Arc::new(cpus("0"))),
+            allowed: Some(Arc::new(cpus("0"))),
+            hint: None,
+            managed: false,
+            counts: None,
+        };
+        let function =
+            IrqFunction { address, numa_node: Some(1), vectors: (40..46).map(vector).collect(), at: BootTime(0) };
+        let host = IrqHost { online: Some(cpus("0-15")), ..IrqHost::default() };
+        let stamp = Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH };
+        let node = |id, cpus: &str| NumaNode { id, cpus: Some(Arc::from(cpus)) };
+        let facts: Vec<Fact> =
+            vec![Arc::new(function), Arc::new(host), Arc::new(node(0, "0-7")), Arc::new(node(1, "8-15"))];
+        let snapshot = Snapshot::new(stamp, facts, Vec::new());
+        let mut history = History { nodes: NodeCpus::of(&snapshot), ..History::default() };
+        let past = IrqHistory {
+            served: Some(BTreeMap::from([(0, count * 6)])),
+            recent: (40..46).map(|irq| (irq, vec![(0, count)])).collect(),
+            ..IrqHistory::default()
+        };
+        history.irqs.insert(address, past);
+        let (topology, policy) = (Topology::default(), Policy::default());
+        let lanes = HostCapacity::new(&snapshot, &topology);
+        let view = View {
+            snapshot: &snapshot,
+            topology: &topology,
+            lanes: &lanes,
+            history: &history,
+            policy: &policy,
+            instant: false,
+        };
+        let mut verdicts = Verdicts::default();
+        piled_up(&view, &mut verdicts);
+        remote(&view, &mut verdicts);
+        verdicts.conditions.iter().map(|found| (found.check.as_str(), found.severity)).collect()
+    }
+
+    #[test]
+    fn a_share_of_few_interrupts_is_no_verdict() {
+        assert_eq!(found(11), [("irq_remote", Severity::Info)]);
+        assert_eq!(found(1_000), [("irq_piled_up", Severity::Warning), ("irq_remote", Severity::Warning)]);
+    }
 
     #[test]
     fn numbers_are_words_of_a_loop() {

@@ -29,6 +29,8 @@ pub const VF_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 pub const DETACH_HOLD: Hold = Hold::For(Duration::from_secs(10 * MINUTE));
 /// How long a bad placement of interrupts must last.
 pub const IRQ_HOLD: Hold = Hold::For(Duration::from_secs(15 * MINUTE));
+/// Interrupts from which on their share on a CPU or node is a verdict: fewer load nothing.
+pub const LEAST_INTERRUPTS: u64 = 1_000;
 /// How long RoCE traffic must be lost or stalled.
 pub const ROCE_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 /// So much loss in so short a time is no burst.
@@ -184,8 +186,11 @@ pub fn details(check: Check) -> CheckDetails {
             let detach = held(DETACH_HOLD);
             (format!("{}; {detach} for a detach", held(VF_HOLD)), "no traffic or benchmark since the event".to_owned())
         }
-        Check::VfCountMismatch
-        | Check::VfOrphan
+        Check::VfCountMismatch => {
+            keys = &["policy.vfs.count"];
+            (held(VF_HOLD), "counts differ, or fewer than the policy expects".to_owned())
+        }
+        Check::VfOrphan
         | Check::VfDangling
         | Check::VfIdentityZero
         | Check::VfIdentityDuplicate
@@ -193,10 +198,16 @@ pub fn details(check: Check) -> CheckDetails {
         | Check::VfDriverChanged
         | Check::VfLeftoverConfig
         | Check::VfPfDown
+        | Check::VfLinkDisabled
         | Check::VfGroupShared
         | Check::VfConfigDrifted => (held(VF_HOLD), "any".to_owned()),
-        Check::IrqRemote => (held(IRQ_HOLD), "any interrupt; warning above 20 %".to_owned()),
-        Check::IrqPiledUp => (held(IRQ_HOLD), "over 50 % on one CPU with at least 4 active vectors".to_owned()),
+        Check::IrqRemote => {
+            (held(IRQ_HOLD), format!("any interrupt; warning above 20 % of at least {LEAST_INTERRUPTS}"))
+        }
+        Check::IrqPiledUp => (
+            held(IRQ_HOLD),
+            format!("over 50 % of at least {LEAST_INTERRUPTS} interrupts on one CPU, with at least 4 active vectors"),
+        ),
         Check::IrqDrifted => (held(IRQ_HOLD), "10 % of the vectors less on the own node".to_owned()),
         Check::RoceLossy => {
             clear = ROCE_CLEAR;

@@ -14,6 +14,7 @@ pub mod limits;
 pub mod link_quality;
 mod links;
 pub mod pcie;
+pub mod port_down;
 pub mod port_errors;
 pub mod ports;
 pub mod posture;
@@ -58,7 +59,7 @@ pub const RULES: &[Rule] = &[
     devices::missing,
     devices::dead,
     devices::without_driver,
-    ports::down,
+    port_down::down,
     ports::rate,
     ports::flapping,
     port_errors::errors,

@@ -1,19 +1,17 @@
-//! Ports: down, slow, flapping, blind.
+//! Ports: slow, flapping, blind.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::View;
-use super::limits::{PORT_DOWN_HOLD, PORT_RATE_HOLD, SUBNET_MANAGER_HOLD};
-use super::links::{DownCause, down_cause, last_cause, suspect};
+use super::limits::PORT_RATE_HOLD;
+use super::links::{last_cause, suspect};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
-use crate::model::counter::CounterKind;
 use crate::model::finding::{Condition, Subject};
 use crate::model::history::{DeviceBaseline, History};
 use crate::model::ids::PortKey;
-use crate::model::net::Netdev;
-use crate::model::rdma::{LinkLayer, PhysicalState, Port, PortState, RdmaDevice};
+use crate::model::rdma::{LinkLayer, Port, PortState, RdmaDevice};
 use crate::model::reading::Reading;
 use crate::model::reason::FindingReason;
 use crate::model::units::BytesPerSecond;
@@ -22,7 +20,7 @@ use crate::model::units::times;
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// Every port with its device.
-fn ports<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a RdmaDevice, &'a Port, PortKey)> {
+pub(super) fn ports<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a RdmaDevice, &'a Port, PortKey)> {
     view.snapshot.devices().flat_map(|device| {
         device.ports.iter().map(move |port| (device, port, PortKey { device: device.name.clone(), port: port.number }))
     })
@@ -45,170 +43,13 @@ pub fn baseline_key(history: &History, device: &RdmaDevice) -> String {
 }
 
 /// A port's state; where it has none, the check is told that it is not known.
-fn state(port: &Port, check: Check, key: &PortKey, verdicts: &mut Verdicts) -> Option<PortState> {
+pub(super) fn state(port: &Port, check: Check, key: &PortKey, verdicts: &mut Verdicts) -> Option<PortState> {
     match port.state {
         Reading::Value(state) => return Some(state),
         Reading::Absent => verdicts.unreported(check, Subject::Port(key.clone())),
         Reading::Unreadable(reason) => verdicts.unknown(check, Subject::Port(key.clone()), Some(reason)),
     }
     None
-}
-
-/// `port_down`: expected up, and not ACTIVE or not LinkUp. A device of which the host shows no port is not known.
-pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
-    for device in view.snapshot.devices().filter(|device| device.ports.is_empty()) {
-        let subject = Subject::Device(device.name.clone());
-        let directory = format!("/{}/ports", device.name);
-        let faults = view.snapshot.collector("rdma").map_or(&[][..], |rdma| &rdma.faults);
-        match faults.iter().find(|fault| fault.source.ends_with(&directory)) {
-            Some(fault) => verdicts.unknown(Check::PortDown, subject, Some(fault.reason)),
-            None => verdicts.unreported(Check::PortDown, subject),
-        }
-    }
-    for (device, port, key) in ports(view) {
-        let subject = Subject::Port(key.clone());
-        let Some(state) = state(port, Check::PortDown, &key, verdicts) else { continue };
-        let linked = port.physical_state.value().is_none_or(|physical| physical == PhysicalState::LinkUp);
-        let says_up = state == PortState::ActiveDefer || (state == PortState::Active && linked);
-        let dark = view.snapshot.all::<Netdev>().find(|netdev| says_up && port.lacks_carrier(netdev));
-        if says_up && dark.is_none() {
-            verdicts.ok(Check::PortDown);
-            continue;
-        }
-        let Some(expected) = expected_up(view, device, port, &key) else {
-            verdicts.skipped(Check::PortDown);
-            continue;
-        };
-        let waits = matches!(state, PortState::Init | PortState::Armed);
-        let (reason, summary) = match dark {
-            Some(netdev) => describe_dark(&key, state, netdev, &expected_text(port, expected)),
-            None => describe_down(view, port, &key, state, expected),
-        };
-        let hold = if waits { SUBNET_MANAGER_HOLD } else { PORT_DOWN_HOLD };
-        verdicts.found(
-            Condition::new(Check::PortDown, subject, Severity::Critical, reason, summary)
-                .address(device.identity.pci_address)
-                .with_evidence("state", Some(state.as_str()))
-                .with_evidence("physical_state", port.physical_state.value().map(PhysicalState::as_str))
-                .with_evidence("expected_by", Some(expected.as_str()))
-                .with_evidence("link_cause", down_cause(view, port).and_then(|down| Some(down.cause?.to_string())))
-                .hold(hold),
-        );
-    }
-}
-
-/// What expects a port to be up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum ExpectedBy {
-    Policy,
-    Baseline,
-    OwnCounters,
-}
-
-impl ExpectedBy {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::Baseline => "baseline",
-            Self::OwnCounters => "its own counters",
-        }
-    }
-}
-
-/// What expects a port to be up; `None` if nothing does.
-fn expected_up(view: &View<'_>, device: &RdmaDevice, port: &Port, key: &PortKey) -> Option<ExpectedBy> {
-    match view.policy.port_up(key) {
-        Some(true) => return Some(ExpectedBy::Policy),
-        Some(false) => return None,
-        None => {}
-    }
-    if baseline(view.history, device).and_then(|known| known.ports.get(&port.number)).is_some_and(|port| port.active) {
-        return Some(ExpectedBy::Baseline);
-    }
-    past_life(port).is_some().then_some(ExpectedBy::OwnCounters)
-}
-
-/// What shows that a port was up before.
-fn past_life(port: &Port) -> Option<String> {
-    if let Some(lid) = port.lid.filter(|lid| *lid != 0) {
-        return Some(format!("it still has LID {lid}"));
-    }
-    let counted = |name: &str| port.counter(name).filter(|count| *count > 0).map(|count| format!("{name} is {count}"));
-    let received = || port.total(|meaning| (meaning == CounterKind::ReceivedPackets).then_some(1));
-    let received = || received().filter(|count| *count > 0).map(|count| format!("it has received {count} packets"));
-    counted("link_downed").or_else(|| counted("port_rcv_packets")).or_else(received)
-}
-
-/// What expects a port to be up, in words.
-fn expected_text(port: &Port, expected: ExpectedBy) -> String {
-    match expected {
-        ExpectedBy::Policy => "the policy expects it up".to_owned(),
-        ExpectedBy::Baseline => "it was up before".to_owned(),
-        ExpectedBy::OwnCounters => {
-            past_life(port).map_or("it was up before".to_owned(), |proof| format!("it was up before: {proof}"))
-        }
-    }
-}
-
-/// A port that says that it is up, over an interface that is not.
-fn describe_dark(key: &PortKey, state: PortState, netdev: &Netdev, why: &str) -> (FindingReason, String) {
-    let (word, name) = (state.as_str(), &netdev.name);
-    let text = format!(
-        "{key} says {word}, but its interface {name} ({}) has no carrier, so it cannot carry traffic. Check \
-         `ip link show {name}` and the kernel log ({why}).",
-        netdev.pci_address
-    );
-    (FindingReason::NoCarrier, text)
-}
-
-fn describe_down(
-    view: &View<'_>,
-    port: &Port,
-    key: &PortKey,
-    state: PortState,
-    expected: ExpectedBy,
-) -> (FindingReason, String) {
-    let word = state.as_str();
-    let why = expected_text(port, expected);
-    if matches!(state, PortState::Init | PortState::Armed) {
-        let text = "the link is up but no subnet manager has configured it. Check that a subnet manager runs and reaches this port";
-        return (FindingReason::NoSubnetManager, format!("{key} is {word}: {text} ({why})."));
-    }
-    let physical = port.physical_state.value();
-    if let Some(DownCause { reason, text: Some(text), .. }) = down_cause(view, port) {
-        return (reason.unwrap_or(FindingReason::NoCarrier), format!("{key} is {word}: {text} ({why})."));
-    }
-    if port.link_layer == Some(LinkLayer::Ethernet) {
-        let netdev = port.netdev.as_deref();
-        let known = netdev.and_then(|name| view.snapshot.all::<Netdev>().find(|n| *n.name == *name));
-        let text = match (netdev, known.map(|n| n.carrier)) {
-            (Some(name), Some(Reading::Value(false))) => {
-                format!("{name} has no carrier. Check cable, module and the other end")
-            }
-            (Some(name), _) => {
-                format!("{name} is administratively down or has no carrier. Check with `ip link show {name}`")
-            }
-            (None, _) => "its network interface is administratively down or has no carrier".to_owned(),
-        };
-        return (FindingReason::NoCarrier, format!("{key} is {word}: {text} ({why})."));
-    }
-    let (reason, text) = match physical {
-        Some(PhysicalState::Disabled) => {
-            (FindingReason::Disabled, "disabled by an administrator or a tool. Enable it if that was not intended")
-        }
-        Some(PhysicalState::Polling) => {
-            (FindingReason::Polling, "no link partner. Check cable, module and switch port")
-        }
-        Some(PhysicalState::Training | PhysicalState::Recovery) => {
-            (FindingReason::Training, "the link keeps training. Check cable and module")
-        }
-        Some(PhysicalState::LinkUp) | None => (FindingReason::Down, "check cable, switch port and subnet manager"),
-        Some(PhysicalState::Sleep | PhysicalState::PhyTest) => {
-            (FindingReason::Down, "the port is in sleep or test mode")
-        }
-    };
-    let physical = physical.map_or("unknown", PhysicalState::as_str);
-    (reason, format!("{key} is {word} ({physical}): {text} ({why})."))
 }
 
 /// `port_rate_low`: active below policy, baseline, or most ports of the same model.

@@ -28,6 +28,9 @@ const MOST_LOST_A_MINUTE: f64 = 1_000.0;
 /// Share of the time for which a priority may be paused.
 const MOST_PAUSED: f64 = 0.1;
 
+/// A shorter pause is a burst, whatever share of a short observation it is.
+const LEAST_PAUSED: Duration = Duration::from_secs(1);
+
 /// What rose of one port in the last minutes.
 struct Rises<'a> {
     now: BootTime,
@@ -66,7 +69,8 @@ impl Rises<'_> {
             let StatisticKind::PauseMicroseconds { direction, .. } = statistic.meaning else { return None };
             let (micros, observed) = self.statistic(&statistic.name).filter(|_| direction == wanted)?;
             let whole = observed.as_secs_f64();
-            (whole > 0.0).then(|| (&*statistic.name, Duration::from_micros(micros).as_secs_f64() / whole))
+            let paused = Duration::from_micros(micros);
+            (whole > 0.0 && paused >= LEAST_PAUSED).then(|| (&*statistic.name, paused.as_secs_f64() / whole))
         });
         shares.max_by(|(_, a), (_, b)| a.total_cmp(b))
     }
@@ -218,7 +222,7 @@ fn lost_all_the_same(rises: &Rises<'_>) -> Option<Case> {
         let minutes = rise.observed.as_secs_f64() / 60.0;
         #[expect(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
         let count = rise.count as f64;
-        minutes > 0.0 && count / minutes > MOST_LOST_A_MINUTE
+        minutes > 0.0 && rise.count > ROCE_LOST && count / minutes > MOST_LOST_A_MINUTE
     });
     let heavy: Vec<(&str, u64)> = heavy.map(|(name, rise)| (name, rise.count)).collect();
     (!heavy.is_empty()).then(|| {
@@ -247,9 +251,18 @@ mod tests {
     use crate::model::net::NetdevStatistic;
 
     fn judged(statistics: &[(&str, StatisticKind, u64)], port: &[(&'static str, u64)]) -> Option<&'static str> {
+        judged_over(100, statistics, port)
+    }
+
+    /// What is found after so many seconds of observation.
+    fn judged_over(
+        seconds: i64,
+        statistics: &[(&str, StatisticKind, u64)],
+        port: &[(&'static str, u64)],
+    ) -> Option<&'static str> {
         let window = |rise: u64| {
             let mut window = CounterWindow::new(SPAN);
-            window.push(BootTime(0), 5);
+            window.push(BootTime(100_000 - seconds * 1000), 5);
             window.push(BootTime(100_000), 5 + rise);
             window
         };
@@ -296,6 +309,17 @@ mod tests {
         assert_eq!(judged(&[], &[("out_of_sequence", 2_000), marked]), Some("loss_despite_control"));
         assert_eq!(judged(&[], &[("out_of_sequence", 1_000), marked]), None);
         assert_eq!(judged(&[], &[("np_cnp_sent", 50_000)]), None);
+    }
+
+    #[test]
+    fn a_rate_over_a_moment_needs_an_amount() {
+        let pause = StatisticKind::PauseMicroseconds { priority: Some(3), direction: PauseDirection::Received };
+        let marked = ("np_cnp_sent", 9);
+        // A second: at the rate of 2,400 a minute, and paused for half of it.
+        assert_eq!(judged_over(1, &[], &[("out_of_sequence", 40), marked]), None);
+        assert_eq!(judged_over(1, &[("rx_prio3_pause_duration", pause, 500_000)], &[]), None);
+        assert_eq!(judged_over(5, &[], &[("out_of_sequence", 400), marked]), Some("loss_despite_control"));
+        assert_eq!(judged_over(5, &[("rx_prio3_pause_duration", pause, 1_500_000)], &[]), Some("pause_received"));
     }
 
     #[test]

@@ -134,7 +134,8 @@ pub fn run(
     let watchdog = sd_notify::watchdog_enabled().map(|every| (every, poller.heartbeat(beat(every))));
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot start the event loop")?;
-    let agent = AgentState { reloaded: Some(SystemTime::now()), ..AgentState::default() };
+    let (reloaded, vf_ports) = (Some(SystemTime::now()), settings.vf_ports);
+    let agent = AgentState { reloaded, vf_ports, ..AgentState::default() };
     let options = HttpOptions {
         telemetry_path: web.telemetry_path.clone(),
         max_requests: web.max_requests,

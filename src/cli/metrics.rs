@@ -28,9 +28,10 @@ pub fn run(settings: &Settings, args: &MetricsArgs) -> Result<ExitCode, CliError
     let report = read_once(settings, Duration::ZERO, Duration::from_secs(10))?;
     let format = if args.openmetrics { Format::OpenMetrics } else { Format::Text };
     let mut text = String::new();
+    let agent = AgentState { vf_ports: settings.vf_ports, ..AgentState::default() };
     // node_exporter serves `process_*` of its own beside the file: a second one is an error at every scrape.
     let process = if args.textfile.is_some() { Process::default() } else { Process::read() };
-    encode(format, &report, &Arc::new(AgentState::default()), process, &mut text).map_err(anyhow::Error::from)?;
+    encode(format, &report, &Arc::new(agent), process, &mut text).map_err(anyhow::Error::from)?;
     match &args.textfile {
         None => Ok(print(&text)?),
         Some(path) => {

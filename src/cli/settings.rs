@@ -48,6 +48,8 @@ pub struct Settings {
     pub kubelet_socket: Option<PathBuf>,
     /// Path and columns of queue pair maps; `None` if not configured.
     pub qid_map: Option<Arc<QidMapLayout>>,
+    /// Whether ports of VFs beside their PF have every metric of a port.
+    pub vf_ports: bool,
     /// The state directory.
     pub storage: PathBuf,
     /// Expectations and thresholds.
@@ -121,6 +123,7 @@ impl Settings {
             kubelet_socket,
             qid_map: collector::layout(&table("collector."), written.qid_map.as_ref(), &collectors, &paths),
             collectors,
+            vf_ports: common.vf_ports || written.vf_ports.unwrap_or(false),
             storage: common
                 .storage
                 .clone()

@@ -29,6 +29,8 @@ pub struct AgentState {
     /// Requests of peers by how they ended, in the order of [`RequestResult::ALL`]; `None` if no servers are started
     /// for them.
     pub probe_requests: Option<[u64; RequestResult::ALL.len()]>,
+    /// Whether ports of VFs beside their PF have every metric of a port, not just states and rate.
+    pub vf_ports: bool,
 }
 
 /// How the web configuration fared.
@@ -53,6 +55,7 @@ impl Default for AgentState {
             tls_rejections: [0; TlsRejection::ALL.len()],
             closed_connections: [0; ClosedConnection::ALL.len()],
             probe_requests: None,
+            vf_ports: false,
         }
     }
 }

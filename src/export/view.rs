@@ -42,7 +42,7 @@ pub struct PortView<'a> {
     pub port: &'a Port,
     /// Rate, ceiling and share.
     pub lane: Option<&'a PortCapacity>,
-    /// Whether it is a VF's, of which there may be hundreds: state and rate are shown, the PF counts the traffic.
+    /// Whether it is a VF's, of which there may be hundreds: states and rate are shown, the PF counts the traffic.
     pub brief: bool,
 }
 
@@ -62,7 +62,8 @@ impl<'a> ReportView<'a> {
                 let index = functions.binary_search_by_key(&address, |function| function.address).ok()?;
                 functions.get(index)
             });
-            let brief = at.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }));
+            let is_vf = at.is_some_and(|function| matches!(function.kind, FunctionKind::Virtual { pf: Some(_) }));
+            let brief = is_vf && !agent.vf_ports;
             for port in &device.ports {
                 let key = PortKey { device: device.name.clone(), port: port.number };
                 ports.push(PortView { device, port, lane: report.lanes.ports.get(&key), brief });

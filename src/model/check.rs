@@ -149,7 +149,7 @@ checks! {
     PcieOffBus = "pcie_off_bus",
     /// A device or port reports PCIe errors (AER).
     PcieAer = "pcie_aer",
-    /// The counts of a PF's VFs disagree: configured, present, listed over netlink.
+    /// The counts of a PF's VFs disagree: expected, configured, present, listed over netlink.
     VfCountMismatch = "vf_count_mismatch",
     /// A VF is set up for use, but unused.
     VfOrphan = "vf_orphan",
@@ -169,6 +169,8 @@ checks! {
     VfMapStale = "vf_map_stale",
     /// A PF is down while its VFs are in use.
     VfPfDown = "vf_pf_down",
+    /// The PF keeps the link of a VF down while it is in use.
+    VfLinkDisabled = "vf_link_disabled",
     /// A passed-through VF shares its IOMMU group.
     VfGroupShared = "vf_group_shared",
     /// A VF's configuration changed while in use, or differs from its domain's.

@@ -11,6 +11,7 @@ use super::check::{Check, Severity};
 use super::finding::Subject;
 use super::ids::{DeviceName, PortKey};
 use super::reason::FindingReason;
+use super::sriov::Pf;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond};
 
 /// What is expected of the ports whose name (`mlx5_3/1`) matches.
@@ -35,6 +36,15 @@ pub struct LinkPolicy {
     pub width: Option<Lanes>,
 }
 
+/// How many VFs are expected of the PFs with a name that matches.
+#[derive(Debug, Clone)]
+pub struct VfPolicy {
+    /// Which PFs: by PCI address, RDMA device or interface.
+    pub pfs: Regex,
+    /// VFs, at least.
+    pub count: u32,
+}
+
 /// Findings that are accepted for some subjects.
 #[derive(Debug, Clone)]
 pub struct Exception {
@@ -55,6 +65,8 @@ pub struct Policy {
     pub ports: Vec<PortPolicy>,
     /// Links.
     pub links: Vec<LinkPolicy>,
+    /// VFs of PFs.
+    pub vfs: Vec<VfPolicy>,
     /// Exceptions.
     pub exceptions: Vec<Exception>,
     /// Other severities than the defaults.
@@ -195,6 +207,14 @@ impl Default for Thresholds {
     }
 }
 
+impl VfPolicy {
+    /// Whether a name of the PF matches.
+    pub fn is_of(&self, pf: &Pf) -> bool {
+        let mut names = pf.devices.iter().map(DeviceName::as_str).chain(pf.netdevs.iter().map(|name| &**name));
+        self.pfs.is_match(&pf.address.to_string()) || names.any(|name| self.pfs.is_match(name))
+    }
+}
+
 impl Policy {
     /// Whether a port should be up, if the policy says.
     pub fn port_up(&self, port: &PortKey) -> Option<bool> {
@@ -212,6 +232,11 @@ impl Policy {
     pub fn link(&self, device: &DeviceName) -> (Option<TransfersPerSecond>, Option<Lanes>) {
         let rules = || self.links.iter().filter(|rule| rule.devices.is_match(device.as_str()));
         (rules().find_map(|rule| rule.speed), rules().find_map(|rule| rule.width))
+    }
+
+    /// How many VFs a PF must have at least, if the policy says.
+    pub fn vf_count(&self, pf: &Pf) -> Option<u32> {
+        self.vfs.iter().find(|rule| rule.is_of(pf)).map(|rule| rule.count)
     }
 
     /// The exception for a subject and check, if there is one.

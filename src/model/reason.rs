@@ -99,6 +99,8 @@ label_enum! {
         InterfaceDown = "interface_down",
         /// No process has the VF open.
         NotHeld = "not_held",
+        /// A pool keeps it for guests that are still to come.
+        IdlePool = "idle_pool",
         /// Its interface is in no network namespace.
         NoInterface = "no_interface",
         /// There is no such function.
@@ -129,6 +131,8 @@ label_enum! {
         Trust = "trust",
         /// A rate limit left over.
         Rate = "rate",
+        /// The PF keeps its link down.
+        LinkDisabled = "link_disabled",
         /// The domain wants other settings.
         DiffersFromClaim = "differs_from_claim",
         /// Signal of this name.

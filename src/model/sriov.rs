@@ -296,6 +296,28 @@ pub struct Pf {
 }
 
 impl Pf {
+    /// A PF of which nothing else is known.
+    pub fn at(address: PciAddress) -> Self {
+        Self {
+            address,
+            driver: None,
+            iommu_group: None,
+            node: None,
+            fabric: None,
+            limit: None,
+            configured: None,
+            reported: None,
+            announced: None,
+            netdevs: Vec::new(),
+            devices: Vec::new(),
+            up: Reading::Absent,
+            switchdev: false,
+            probe: None,
+            detail: VfDetail::NotAsked,
+            vfs: Vec::new(),
+        }
+    }
+
     /// Why nothing is known of how a VF is configured; `None` if it is known.
     pub fn unconfigured(&self, vf: &Vf) -> Option<String> {
         if vf.config.is_some() {

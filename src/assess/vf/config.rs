@@ -5,7 +5,7 @@ use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::holder::Holder;
 use crate::model::reason::FindingReason;
-use crate::model::sriov::{Fabric, VfConfig};
+use crate::model::sriov::{Fabric, Pf, VfConfig, VfLink};
 
 /// `vf_leftover_config`: nobody holds the VF, and it is still set up for someone.
 pub(super) fn leftover(scene: &Scene<'_>, verdicts: &mut Verdicts) {
@@ -41,6 +41,41 @@ pub(super) fn leftover(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             seen.key.vf
         );
         verdicts.found(seen.condition(Check::VfLeftoverConfig, Severity::Info, reason, summary));
+    }
+}
+
+/// `vf_link_disabled`: a guest uses the VF, and its PF keeps its link down.
+pub(super) fn link_disabled(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    for seen in scene.vfs() {
+        let Some(link) = seen.vf.config.and_then(|config| config.link).filter(|_| seen.is_used()) else {
+            verdicts.skipped(Check::VfLinkDisabled);
+            continue;
+        };
+        if link != VfLink::Disable {
+            verdicts.ok(Check::VfLinkDisabled);
+            continue;
+        }
+        let summary = format!(
+            "{}, used by {}, has no link: its PF keeps it down (link state disable, policy Down). {}.",
+            seen.name(),
+            seen.row.holder,
+            enable_link(seen.pf, seen.key.vf)
+        );
+        let reason = FindingReason::LinkDisabled;
+        verdicts.found(seen.condition(Check::VfLinkDisabled, Severity::Warning, reason, summary));
+    }
+}
+
+/// What lets the link of a VF follow its PF's.
+pub(in crate::assess) fn enable_link(pf: &Pf, vf: u32) -> String {
+    let netdev = pf.netdevs.first().map(|netdev| format!("`ip link set {netdev} vf {vf} state auto`"));
+    let policy = format!("`echo Follow > /sys/bus/pci/devices/{}/sriov/{vf}/policy`", pf.address);
+    match (netdev, pf.fabric) {
+        (Some(netdev), Some(Fabric::InfiniBand)) => {
+            format!("Let it follow the PF: {netdev}, or {policy} with MLNX_OFED")
+        }
+        (Some(netdev), _) => format!("Let it follow the PF: {netdev}"),
+        (None, _) => format!("Let it follow the PF: {policy}"),
     }
 }
 
@@ -91,7 +126,9 @@ fn differences(before: &VfConfig, now: &VfConfig) -> Vec<String> {
     compare("spoof check", switch(before.spoof_check), switch(now.spoof_check));
     compare("least rate", number(before.min_rate), number(now.min_rate));
     compare("most rate", number(before.max_rate), number(now.max_rate));
-    let link = |config: &VfConfig| config.link.map(|link| link.as_str().to_owned());
+    // A link that is kept down is a finding of its own.
+    let follows = |link: &VfLink| *link != VfLink::Disable;
+    let link = |config: &VfConfig| config.link.filter(follows).map(|link| link.as_str().to_owned());
     compare("link state", link(before), link(now));
     list
 }

@@ -5,17 +5,25 @@ use crate::assess::limits::VF_HOLD;
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
+use crate::model::policy::VfPolicy;
 use crate::model::reason::FindingReason;
 use crate::model::sriov::Pf;
 use crate::model::units::{counted, counted_as};
 
-/// `vf_count_mismatch`: VFs asked for, VFs with a function, VFs that netlink lists. A count that could not be had
-/// says nothing.
+/// `vf_count_mismatch`: VFs that the policy expects, VFs asked for, VFs with a function, VFs that netlink lists. A count
+/// that could not be had says nothing.
 pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     for pf in &scene.pfs {
         let present = u32::try_from(pf.present()).unwrap_or(u32::MAX);
+        let expected = scene.view.policy.vf_count(pf);
         let found = match (pf.configured, pf.reported) {
+            _ if expected.is_some_and(|expected| present < expected) => {
+                let expected = expected.unwrap_or_default();
+                let severity = if present == 0 { Severity::Critical } else { Severity::Warning };
+                Some((severity, FindingReason::Policy, describe_missing(pf, expected, present)))
+            }
             (Some(configured), _) if configured != present => Some((
+                Severity::Warning,
                 FindingReason::Links,
                 format!(
                     "{} was configured for {}, but {} a PCI function. Check the kernel log for its driver; the number can \
@@ -26,6 +34,7 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                 ),
             )),
             (_, Some(reported)) if reported != present => Some((
+                Severity::Warning,
                 FindingReason::NetlinkList,
                 format!(
                     "{} has {}, but its driver lists {reported} over netlink: the configuration of the others can be neither \
@@ -36,20 +45,60 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             )),
             _ => None,
         };
-        let Some((reason, summary)) = found else {
+        let Some((severity, reason, summary)) = found else {
             verdicts.ok(Check::VfCountMismatch);
             continue;
         };
         let subject = Subject::Pci(pf.address);
         verdicts.found(
-            Condition::new(Check::VfCountMismatch, subject, Severity::Warning, reason, summary)
+            Condition::new(Check::VfCountMismatch, subject, severity, reason, summary)
                 .device(pf.devices.first().cloned())
+                .with_evidence("expected", expected)
                 .with_evidence("configured", pf.configured)
                 .with_evidence("present", Some(present))
                 .with_evidence("reported", pf.reported)
                 .hold(VF_HOLD),
         );
     }
+}
+
+fn describe_missing(pf: &Pf, expected: u32, present: u32) -> String {
+    let all = if present == 0 { expected.to_string() } else { format!("{} of {expected}", expected - present) };
+    let advice = if present == 0 {
+        "Create them again (sriov_numvfs), and find out what removed them: a driver reload, a firmware reset and a reboot \
+         leave none unless a service creates them"
+    } else {
+        "The number can only be changed from 0 (sriov_numvfs), so stop the users of the others first"
+    };
+    format!(
+        "{}: {all} VFs are missing, {present} are there. The policy expects {expected} (policy.vfs). {advice}.",
+        pf.address
+    )
+}
+
+/// `vf_count_mismatch` for rules of the policy that no PF matches: with its PF, all its VFs are gone.
+pub(super) fn unmatched(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    let listed = scene.view.snapshot.collector("sriov").is_some_and(|sriov| sriov.success && sriov.stuck.is_empty());
+    let missing = |rule: &&VfPolicy| !scene.pfs.iter().any(|pf| rule.is_of(pf));
+    let rules: Vec<&VfPolicy> = scene.view.policy.vfs.iter().filter(|_| listed).filter(missing).collect();
+    if rules.is_empty() {
+        return;
+    }
+    // A rule's pattern is that of whole names.
+    let pattern = |rule: &VfPolicy| {
+        let text = rule.pfs.as_str();
+        text.strip_prefix("^(?:").and_then(|text| text.strip_suffix(")$")).unwrap_or(text).to_owned()
+    };
+    let of = |rule: &&VfPolicy| format!("{} of \"{}\"", rule.count, pattern(rule));
+    let expected: Vec<String> = rules.iter().map(of).collect();
+    let summary = format!(
+        "The policy expects VFs of PFs that this host does not have: {} (policy.vfs). Check that the card is there \
+         (`lspci -D`), that its driver is bound, and that SR-IOV is enabled in BIOS and firmware.",
+        expected.join(", ")
+    );
+    let (check, subject) = (Check::VfCountMismatch, Subject::Host("vfs"));
+    let condition = Condition::new(check, subject, Severity::Critical, FindingReason::Policy, summary);
+    verdicts.found(condition.with_evidence("present", Some(0)).hold(VF_HOLD));
 }
 
 /// `vf_pf_down`: no interface and no port of a PF is up, and guests use its VFs.

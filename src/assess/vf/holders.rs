@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::holder::{
-    CgroupOwner, Claim, DeviceFile, Domain, Holder, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener,
+    CgroupOwner, Claim, DeviceFile, Domain, FunctionPools, Holder, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener,
     Openers, Pod, Proxmox, Vm, VmIdentity, VmManager,
 };
 use crate::model::ids::PciAddress;
@@ -22,6 +22,8 @@ pub struct HolderSources<'a> {
     proxmox: Option<&'a Proxmox>,
     pods: Option<&'a PodNames>,
     allocations: Option<&'a Allocations>,
+    /// What keeps idle functions ready for guests.
+    pub pools: Option<&'a FunctionPools>,
     claims: BTreeMap<PciAddress, Vec<(&'a Domain, &'a Claim)>>,
     by_group: BTreeMap<u32, Vec<&'a Opener>>,
     by_node: BTreeMap<&'a str, Vec<&'a Opener>>,
@@ -54,6 +56,7 @@ impl<'a> HolderSources<'a> {
             proxmox: snapshot.all().next(),
             pods: snapshot.all().next(),
             allocations: snapshot.all().next(),
+            pools: snapshot.all().next(),
             ..Self::default()
         };
         for domain in sources.libvirt.iter().flat_map(|libvirt| &libvirt.domains) {

@@ -1,6 +1,6 @@
 //! Who holds a VF and who should: orphans, dangling claims, shared groups, wrong drivers.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Scene, Seen};
 use crate::assess::limits::VF_HOLD;
@@ -10,38 +10,126 @@ use crate::model::finding::{Condition, Subject};
 use crate::model::holder::{Claim, Domain, Holder};
 use crate::model::ids::PciAddress;
 use crate::model::reason::FindingReason;
+use crate::model::sriov::Pf;
 use crate::model::units::counted;
 
+/// Idle VFs of one PF from which on they are one finding: so many at once are one cause.
+const MANY: usize = 4;
+
 /// `vf_orphan`: given to user space and nobody has it open, or bound to a kernel driver whose interface is in no
-/// namespace. A holder that cannot be seen is unknown, never an orphan.
+/// namespace. A holder that cannot be seen is unknown, never an orphan. VFs that a pool keeps are worth knowing only.
 pub(super) fn orphan(scene: &Scene<'_>, verdicts: &mut Verdicts) {
+    let mut idle: BTreeMap<PciAddress, (&Pf, Vec<Seen<'_>>)> = BTreeMap::new();
     for seen in scene.vfs() {
         match &seen.row.holder {
             Holder::Unknown(_) => verdicts.unknown(Check::VfOrphan, seen.subject(), None),
-            Holder::None if seen.vf.driver.is_some() => verdicts.found(describe_orphan(seen)),
+            Holder::None if seen.vf.is_for_user_space() => {
+                idle.entry(seen.pf.address).or_insert_with(|| (seen.pf, Vec::new())).1.push(seen);
+            }
+            Holder::None if seen.vf.driver.is_some() => verdicts.found(without_interface(seen)),
             _ => verdicts.ok(Check::VfOrphan),
         }
     }
+    for (pf, idle) in idle.into_values() {
+        judge_idle(scene, pf, &idle, verdicts);
+    }
 }
 
-fn describe_orphan(seen: Seen<'_>) -> Condition {
+fn without_interface(seen: Seen<'_>) -> Condition {
     let driver = seen.vf.driver.as_deref().unwrap_or_default();
-    let (reason, summary) = if seen.vf.is_for_user_space() {
-        let text = format!(
-            "{} is bound to {driver}, but no process has it open. Start its guest, or return it to the host (`virsh \
-             nodedev-reattach`, or clear driver_override and bind its own driver).",
-            seen.name()
-        );
-        (FindingReason::NotHeld, text)
-    } else {
-        let text = format!(
-            "{} is bound to {driver}, but its interface is in no network namespace. Unbind and bind {driver} again, and \
-             check the kernel log.",
-            seen.name()
-        );
-        (FindingReason::NoInterface, text)
+    let text = format!(
+        "{} is bound to {driver}, but its interface is in no network namespace. Unbind and bind {driver} again, and check \
+         the kernel log.",
+        seen.name()
+    );
+    seen.condition(Check::VfOrphan, Severity::Warning, FindingReason::NoInterface, text)
+}
+
+fn without_process(seen: Seen<'_>) -> Condition {
+    let driver = seen.vf.driver.as_deref().unwrap_or_default();
+    let text = format!(
+        "{} is bound to {driver}, but no process has it open. Start its guest, or return it to the host (`virsh \
+         nodedev-reattach`, or clear driver_override and bind its own driver).",
+        seen.name()
+    );
+    seen.condition(Check::VfOrphan, Severity::Warning, FindingReason::NotHeld, text)
+}
+
+/// VFs of one PF that user space could have and nobody has. What no domain claims may be a pool's.
+fn judge_idle(scene: &Scene<'_>, pf: &Pf, idle: &[Seen<'_>], verdicts: &mut Verdicts) {
+    let pool = |seen: &Seen<'_>| {
+        let address = seen.vf.address.filter(|address| scene.sources.claim(*address).is_none())?;
+        scene.sources.pools?.pool_of(pf, address)
     };
-    seen.condition(Check::VfOrphan, Severity::Warning, reason, summary)
+    let mut pooled: BTreeMap<String, Vec<Seen<'_>>> = BTreeMap::new();
+    let mut orphans = Vec::new();
+    for seen in idle {
+        match pool(seen) {
+            Some(pool) => pooled.entry(pool).or_default().push(*seen),
+            None => orphans.push(*seen),
+        }
+    }
+    // A subject has one finding of a check: the orphans of a PF that has a pool, too, are told one by one.
+    if orphans.len() >= MANY && pooled.is_empty() {
+        verdicts.found(describe_many(pf, &orphans));
+    } else {
+        orphans.into_iter().for_each(|seen| verdicts.found(without_process(seen)));
+    }
+    if !pooled.is_empty() {
+        verdicts.found(describe_pools(pf, &pooled));
+    }
+}
+
+fn describe_many(pf: &Pf, orphans: &[Seen<'_>]) -> Condition {
+    let drivers: BTreeSet<&str> = orphans.iter().filter_map(|seen| seen.vf.driver.as_deref()).collect();
+    let text = format!(
+        "{} are bound to {}, but no process has them open: {}. Start their guests, or return them to the host (`virsh \
+         nodedev-reattach`, or clear driver_override and bind their own driver).",
+        share(pf, orphans),
+        drivers.into_iter().collect::<Vec<_>>().join(" or "),
+        numbers(orphans)
+    );
+    idle_condition(pf, orphans, Severity::Warning, FindingReason::NotHeld, text)
+}
+
+fn describe_pools(pf: &Pf, pooled: &BTreeMap<String, Vec<Seen<'_>>>) -> Condition {
+    let all: Vec<Seen<'_>> = pooled.values().flatten().copied().collect();
+    let parts: Vec<String> = pooled.iter().map(|(pool, idle)| format!("{} ({pool})", numbers(idle))).collect();
+    let text = format!(
+        "{} are idle in a pool: {}. They are bound for guests and free. If guests wait for a VF all the same, check what \
+         hands them out.",
+        share(pf, &all),
+        parts.join("; ")
+    );
+    idle_condition(pf, &all, Severity::Info, FindingReason::IdlePool, text)
+}
+
+fn idle_condition(pf: &Pf, idle: &[Seen<'_>], severity: Severity, reason: FindingReason, text: String) -> Condition {
+    Condition::new(Check::VfOrphan, Subject::Pci(pf.address), severity, reason, text)
+        .device(pf.devices.first().cloned())
+        .with_evidence("vfs", Some(idle.len()))
+        .with_evidence("vf_numbers", Some(numbers(idle)))
+        .hold(VF_HOLD)
+}
+
+/// `30 of the 32 VFs of 0000:98:00.0`.
+fn share(pf: &Pf, idle: &[Seen<'_>]) -> String {
+    format!("{} of the {} of {}", idle.len(), counted(pf.present(), "VF"), pf.address)
+}
+
+/// The numbers of VFs, runs of them short: `0-11, 14, 16-31`.
+fn numbers(vfs: &[Seen<'_>]) -> String {
+    let mut numbers: Vec<u32> = vfs.iter().map(|seen| seen.key.vf).collect();
+    numbers.sort_unstable();
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if number.checked_sub(1) == Some(*last) => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let run = |(first, last): (u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    runs.into_iter().map(run).collect::<Vec<_>>().join(", ")
 }
 
 /// `vf_dangling`: a domain claims a function that is gone, or a VF that another holds.

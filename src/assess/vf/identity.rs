@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::config::enable_link;
 use super::{Scene, Seen};
 use crate::assess::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
@@ -9,7 +10,7 @@ use crate::model::holder::Holder;
 use crate::model::ids::Guid;
 use crate::model::reading::ReadError;
 use crate::model::reason::FindingReason;
-use crate::model::sriov::{Fabric, Mac, VfDetail, VfKey};
+use crate::model::sriov::{Fabric, Mac, VfDetail, VfKey, VfLink};
 use crate::model::vfmap::VfIdentity;
 
 /// `vf_identity_zero`: a GUID of an InfiniBand VF is zero (or all ones). A zero MAC address on Ethernet is none: the
@@ -43,9 +44,15 @@ pub(super) fn zero(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             (zero, _) => (FindingReason::GuidZero, zero),
         };
         let what = if reason == FindingReason::GuidZero { "no" } else { "an invalid" };
+        let is_down = seen.vf.config.is_some_and(|config| config.link == Some(VfLink::Disable));
+        let link = if is_down {
+            format!(" Its PF also keeps its link down. {}.", enable_link(seen.pf, seen.key.vf))
+        } else {
+            String::new()
+        };
         let summary = format!(
             "{} has {what} {}, so its port never becomes ACTIVE. Set both (`ip link set {} vf {} node_guid ... port_guid ...`), \
-             then rebind its driver.",
+             then rebind its driver.{link} The subnet manager must serve VFs (`virt_enabled 2` in NVIDIA's opensm.conf).",
             seen.name(),
             bad.join(" and "),
             seen.interface(),

@@ -1,6 +1,6 @@
 //! VFs: counts, holders, identities, configuration, and whether the map can be trusted.
 
-mod config;
+pub(super) mod config;
 mod counts;
 pub mod holders;
 mod holding;
@@ -99,7 +99,9 @@ pub fn all(view: &View<'_>, verdicts: &mut Verdicts) {
     let scene =
         Scene { view, sources: HolderSources::new(view.snapshot), pfs: view.snapshot.all::<Pf>().collect(), qid_maps };
     counts::mismatch(&scene, verdicts);
+    counts::unmatched(&scene, verdicts);
     counts::pf_down(&scene, verdicts);
+    config::link_disabled(&scene, verdicts);
     holding::orphan(&scene, verdicts);
     holding::dangling(&scene, verdicts);
     holding::group_shared(&scene, verdicts);

@@ -107,6 +107,9 @@ pub struct CommonArgs {
         hide_short_help = true
     )]
     pub kubelet_socket: Option<PathBuf>,
+    /// Export every metric of VFs' ports, not just their states and rate
+    #[arg(long = "collector.vf-ports", global = true, env = "LANEWATCH_COLLECTOR_VF_PORTS", hide_short_help = true)]
+    pub vf_ports: bool,
 }
 
 /// A command.

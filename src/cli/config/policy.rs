@@ -8,7 +8,7 @@ use crate::model::check::{Check, Severity};
 use crate::model::counter::catalogue;
 use crate::model::ids::DeviceName;
 use crate::model::policy::{
-    Allowance, ErrorLimit, Exception, LinkPolicy, MaintenanceWindow, Policy, PortPolicy, Thresholds,
+    Allowance, ErrorLimit, Exception, LinkPolicy, MaintenanceWindow, Policy, PortPolicy, Thresholds, VfPolicy,
 };
 use crate::model::reason::FindingReason;
 use crate::model::units::{BytesPerSecond, Lanes, TransfersPerSecond};
@@ -38,6 +38,12 @@ pub fn policy(read: &TableReader<'_>, config: &PolicyConfig) -> Policy {
         let width = rule.width.and_then(|lanes| width(&read, "width", lanes));
         let devices = read.pattern("match", &rule.r#match);
         policy.links.extend(devices.map(|devices| LinkPolicy { devices, speed, width }));
+    }
+    for (index, rule) in config.vfs.iter().enumerate() {
+        let read = read.table(&format!("vfs[{index}]."));
+        let count = read.number("count", Some(rule.count), 1..=65_535);
+        let pfs = read.pattern("match", &rule.r#match);
+        policy.vfs.extend(pfs.zip(count).map(|(pfs, count)| VfPolicy { pfs, count }));
     }
     for (index, rule) in config.exception.iter().enumerate() {
         let read = read.table(&format!("exception[{index}]."));

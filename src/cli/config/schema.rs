@@ -71,6 +71,8 @@ pub struct CollectorConfig {
     pub device_include: Option<String>,
     /// As `--collector.device-exclude`.
     pub device_exclude: Option<String>,
+    /// As `--collector.vf-ports`.
+    pub vf_ports: Option<bool>,
     /// Collectors that do not run.
     pub disabled: Vec<String>,
     /// Collectors that run though they do not by default.
@@ -182,6 +184,8 @@ pub struct PolicyConfig {
     pub port: Vec<PortRule>,
     /// `[[policy.link]]`
     pub link: Vec<LinkRule>,
+    /// `[[policy.vfs]]`
+    pub vfs: Vec<VfRule>,
     /// `[[policy.exception]]`
     pub exception: Vec<ExceptionRule>,
     /// `[policy.severity]`: other severities, by check.
@@ -226,6 +230,16 @@ pub struct LinkRule {
     pub speed: Option<String>,
     /// The least width in lanes.
     pub width: Option<u8>,
+}
+
+/// How many VFs are expected of a PF.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub struct VfRule {
+    /// Pattern of whole names of PFs: PCI address, RDMA device or interface.
+    pub r#match: String,
+    /// VFs, at least.
+    pub count: u32,
 }
 
 /// Findings that are accepted.

@@ -29,9 +29,9 @@ pub const SETUP: &[Family] = &[
     Family {
         name: "lanewatch_pcie_isolation_info",
         kind: MetricKind::Info,
-        help: "Access Control Services that are enabled on a function or port \
-               (/sys/bus/pci/devices/<address>/config; hidden without CAP_SYS_ADMIN), and whether ARI is \
-               (ari_enabled).",
+        help: "Access Control Services enabled on a function or port \
+               (/sys/bus/pci/devices/<address>/config; hidden without CAP_SYS_ADMIN), and ARI: used by a function, \
+               forwarded by a port (ari_enabled).",
         labels: &["pci_address", "acs", "ari"],
         worst: "1 a watched function and each port above; absent for VFs beside their PF",
         since: FIRST_RELEASE,

@@ -19,7 +19,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Identity of a port (/sys/class/infiniband/<device>/ports/<port>/{link_layer,rate,gids}); speed \
                and width are the fastest since the agent started; uplink: function, bond, or none without a wire of its own.",
         labels: &["device", "port", "link_layer", "netdev", "port_guid", "speed", "width", "uplink"],
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: port_info,
     },
@@ -29,7 +29,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Logical state of the port, 1 for the one it is in (/sys/class/infiniband/<device>/ports/<port>/state); of a \
                VF's port ACTIVE and the one it is in.",
         labels: &["device", "port", "state"],
-        worst: "6 a port",
+        worst: "6 a port, 2 a VF's port",
         since: FIRST_RELEASE,
         write: port_state,
     },
@@ -37,9 +37,9 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_port_physical_state",
         kind: MetricKind::Gauge,
         help: "Physical state of the port, 1 for the one it is in \
-               (/sys/class/infiniband/<device>/ports/<port>/phys_state).",
+               (/sys/class/infiniband/<device>/ports/<port>/phys_state); of a VF's port the one it is in, unless it is ACTIVE.",
         labels: &["device", "port", "state"],
-        worst: "7 a port",
+        worst: "7 a port, 1 a VF's port",
         since: FIRST_RELEASE,
         write: port_physical_state,
     },
@@ -74,7 +74,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "The smaller of the port's rate and its PCIe path: the most that this port can move each way.",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| lane(view, out, |lane| lane.ceiling),
     },
@@ -83,7 +83,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Bandwidth of the port each way when all active ports on its PCIe path are busy.",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| lane(view, out, |lane| lane.share),
     },
@@ -111,7 +111,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Bytes received (counters/port_rcv_data in words of 4 bytes, or hw_counters/rx_bytes).",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| {
             total(view, out, |meaning| match meaning {
@@ -125,7 +125,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Bytes transmitted (counters/port_xmit_data in words of 4 bytes, or hw_counters/tx_bytes).",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| {
             total(view, out, |meaning| match meaning {
@@ -139,7 +139,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Packets received (counters/port_rcv_packets, or hw_counters/rx_pkts).",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| total(view, out, |meaning| (meaning == CounterKind::ReceivedPackets).then_some(1)),
     },
@@ -148,7 +148,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Packets transmitted (counters/port_xmit_packets, or hw_counters/tx_pkts).",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| total(view, out, |meaning| (meaning == CounterKind::TransmittedPackets).then_some(1)),
     },
@@ -158,7 +158,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Ticks with data to send but no flow-control credits (counters/port_xmit_wait); the length of a \
                tick depends on the device.",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: |view, out| total(view, out, |meaning| (meaning == CounterKind::TransmitWait).then_some(1)),
     },
@@ -168,7 +168,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Every other counter of the port by the kernel's own name \
                (/sys/class/infiniband/<device>/ports/<port>/{counters,hw_counters}/<counter>).",
         labels: &["device", "port", "counter", "class"],
-        worst: "1 a port and counter file, about 50 a port",
+        worst: "1 a port and counter file, about 50 a port; of VFs beside their PF only with collector.vf-ports",
         since: FIRST_RELEASE,
         write: port_events,
     },
@@ -178,7 +178,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Gauges among the counter files of the port, such as active queue pairs \
                (/sys/class/infiniband/<device>/ports/<port>/hw_counters/<counter>).",
         labels: &["device", "port", "counter"],
-        worst: "about 30 a port with bnxt_re, 1 with mana, none with others",
+        worst: "about 30 a port with bnxt_re, 1 with mana, none with others; of VFs beside their PF only with collector.vf-ports",
         since: FIRST_RELEASE,
         write: port_level,
     },
@@ -187,11 +187,14 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Counters of the port that have reached their maximum and no longer count (counters/*).",
         labels: PORT,
-        worst: "1 a port",
+        worst: WHOLE,
         since: FIRST_RELEASE,
         write: saturated,
     },
 ];
+
+/// What there is of a VF's port only if asked for: there may be hundreds, and their PF counts their traffic.
+const WHOLE: &str = "1 a port; of VFs beside their PF only with collector.vf-ports";
 
 const PORT: &[&str] = &["device", "port"];
 const WIRE: &[&str] = &["device", "port", "pci_address", "netdev"];
@@ -236,9 +239,11 @@ fn port_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
 }
 
 fn port_physical_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
-    for row in whole(view) {
+    for row in &view.ports {
         let (Reading::Value(now), [device, number]) = (row.port.physical_state, labels(row)) else { continue };
-        for state in PhysicalState::ALL {
+        // Of a port that is ACTIVE it says nothing more.
+        let shown = |state: &PhysicalState| !row.brief || (*state == now && !row.port.is_active());
+        for state in PhysicalState::ALL.into_iter().filter(shown) {
             out.gauge(&[device, number, state.as_str().into()], state == now);
         }
     }

@@ -71,6 +71,7 @@ pub(super) fn agent() -> Arc<AgentState> {
         tls_rejections: std::array::from_fn(|index| index as u64 * 2),
         closed_connections: std::array::from_fn(|index| index as u64 * 5),
         probe_requests: Some(std::array::from_fn(|index| index as u64 * 3)),
+        vf_ports: false,
     })
 }
 

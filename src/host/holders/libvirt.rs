@@ -20,7 +20,7 @@ use crate::model::sriov::Mac;
 use crate::model::text;
 
 /// Longest file that is read: a large domain has about 50 KiB.
-const LONGEST: usize = 1 << 20;
+pub(super) const LONGEST: usize = 1 << 20;
 
 /// The reader.
 #[derive(Default)]
@@ -40,9 +40,14 @@ struct DomainDirectory {
     there: bool,
 }
 
-/// Where live statuses and definitions are.
+/// Where live statuses and definitions are, of domains and of networks.
 pub fn directories(roots: &Roots) -> Vec<PathBuf> {
-    vec![roots.run_libvirt.join("qemu"), roots.libvirt.join("qemu")]
+    vec![roots.run_libvirt.join("qemu"), roots.libvirt.join("qemu"), networks(roots)]
+}
+
+/// Where the definitions of networks are.
+pub(super) fn networks(roots: &Roots) -> PathBuf {
+    roots.libvirt.join("qemu/networks")
 }
 
 impl DeviceReader for LibvirtReader {
@@ -110,12 +115,12 @@ impl DomainDirectory {
     }
 }
 
-fn is_xml(name: &str) -> bool {
+pub(super) fn is_xml(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "xml")
 }
 
 /// Attributes of an element by name.
-fn attributes(element: &BytesStart<'_>) -> BTreeMap<String, String> {
+pub(super) fn attributes(element: &BytesStart<'_>) -> BTreeMap<String, String> {
     let mut all = element.attributes();
     let pairs = all.with_checks(false).filter_map(Result::ok).filter_map(|attribute| {
         let name = attribute.key.into_inner().to_owned();
@@ -302,7 +307,7 @@ fn manager_of(space: &ResolveResult<'_>) -> Option<VmManager> {
 }
 
 /// A function's address: each part hexadecimal with `0x`, or decimal.
-fn address<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Option<PciAddress> {
+pub(super) fn address<'a>(get: &impl Fn(&str) -> Option<&'a str>) -> Option<PciAddress> {
     let number = |key: &str| {
         let text = get(key)?.trim();
         match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {

@@ -1,9 +1,10 @@
 //! Who uses functions that are passed through: processes with vfio or uio open, libvirt domains, other network
-//! namespaces. Reads files only, never hardware.
+//! namespaces; and what keeps functions ready for guests. Reads files only, never hardware.
 
 pub mod cgroup;
 pub mod libvirt;
 mod namespaces;
+mod pools;
 mod processes;
 mod proxmox;
 mod qemu;
@@ -33,13 +34,14 @@ const PROCESSES: &str = "processes";
 const LIBVIRT: &str = "libvirt";
 const NAMESPACES: &str = "namespaces";
 const PROXMOX: &str = "proxmox";
+const POOLS: &str = "pools";
 
 struct HolderCollector;
 
 impl Collector for HolderCollector {
     fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
         let found = |key: &str| Discovered { key: Arc::from(key), device: None };
-        let mut all = vec![found(LIBVIRT), found(NAMESPACES), found(PROCESSES)];
+        let mut all = vec![found(LIBVIRT), found(NAMESPACES), found(POOLS), found(PROCESSES)];
         if cx.host.io.stamp(&cx.host.roots.proxmox).is_ok() {
             all.push(found(PROXMOX));
         }
@@ -52,6 +54,7 @@ impl Collector for HolderCollector {
             LIBVIRT => Box::new(libvirt::LibvirtReader::default()),
             NAMESPACES => Box::new(namespaces::NamespaceReader::default()),
             PROXMOX => Box::new(proxmox::ProxmoxReader::default()),
+            POOLS => Box::new(pools::PoolReader::default()),
             _ => Box::new(GoneReader),
         }
     }

@@ -1,4 +1,8 @@
 //! PCI isolation: ACS of the ports and functions of a path (extended capabilities in `config`), ARI (`ari_enabled`).
+//!
+//! `ari_enabled` of a function speaks of the bus it is on: whether the port above forwards to functions beyond the eighth
+//! (`pci_ari_enabled` in `drivers/pci/pci.h`). So a port's own file says nothing of the port; what it forwards is said by
+//! the functions below it.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,8 +39,14 @@ pub(super) fn read(cx: &mut ReadContext<'_>, devices: &[DeviceFunction], gpus: &
             functions.entry(address).or_insert_with(|| directory.to_owned());
         }
     }
+    // A port, by the functions just below it on the paths of devices.
+    let below: BTreeMap<PciAddress, PathBuf> = functions
+        .values()
+        .filter_map(|directory| Some((directory.parent().and_then(address_of)?, directory.clone())))
+        .collect();
     let isolation = |(address, directory): (PciAddress, PathBuf)| {
-        let ari = read_once(cx, &directory.join("ari_enabled"), text::counter).map(|on| on != 0);
+        let on_bus = below.get(&address).unwrap_or(&directory);
+        let ari = read_once(cx, &on_bus.join("ari_enabled"), text::counter).map(|on| on != 0);
         let capabilities = capabilities(cx, &directory.join("config"));
         let (acs, ats) = (capabilities.map(|found| found.acs), capabilities.and_then(|found| found.ats));
         (acs.is_some() || ari.is_some()).then_some(PciIsolation { address, acs, ari, ats })
@@ -163,6 +173,8 @@ mod tests {
         memory.set(format!("{root}/config"), config(4096, &[(0x100, ACS, 0, &[0x5f, 0, 0x05, 0])]));
         memory.set(format!("{card}/config"), config(64, &[]));
         memory.set(format!("{card}/ari_enabled"), "1\n");
+        // The bus of a root port has no port above: 0, whatever the root port forwards.
+        memory.set(format!("{root}/ari_enabled"), "0\n");
         memory.set(format!("{root}/0000:3b:00.2/ari_enabled"), "0\n");
         memory.symlink(format!("{root}/0000:3b:00.2/physfn"), "../0000:3b:00.0");
         let device = |name: &str, function: String| DeviceFunction {
@@ -179,7 +191,7 @@ mod tests {
             PciIsolation {
                 address: "0000:3a:00.0".parse().unwrap(),
                 acs: Some(Acs::Switches(AcsSwitches(5))),
-                ari: None,
+                ari: Some(true),
                 ats: Some(false),
             },
             PciIsolation {

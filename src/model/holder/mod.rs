@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 pub use domain::{Claim, Domain, GivenFunctions, Libvirt, Proxmox, ProxmoxVm, VmIdentity, VmManager};
 
 use super::ids::PciAddress;
+use super::sriov::Pf;
 
 /// Who holds a VF. Serialized as its kind and name; what hides a holder is not remembered.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -367,4 +368,36 @@ pub struct Namespaces {
     pub seen: Vec<NetworkNamespace>,
     /// What hides some namespaces; none when every namespace could be looked into.
     pub missing: Option<MissingAccess>,
+}
+
+/// What keeps idle functions ready for guests, so that one without a user is no mistake.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FunctionPools {
+    /// Whether this host is a Kubernetes node, where device plugins keep functions for pods.
+    pub kubernetes: bool,
+    /// Networks of libvirt that give VFs to domains.
+    pub networks: Vec<FunctionNetwork>,
+}
+
+/// A network of libvirt that gives VFs to domains (`<forward mode='hostdev'>`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct FunctionNetwork {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Interfaces of the PFs whose VFs it gives away (`<pf dev='…'/>`).
+    pub pfs: Vec<Arc<str>>,
+    /// Functions that it names one by one.
+    pub functions: Vec<PciAddress>,
+}
+
+impl FunctionPools {
+    /// The pool that keeps a VF, as it reads in a sentence; `None` if none does. A network that names the VF comes before
+    /// what may keep any.
+    pub fn pool_of(&self, pf: &Pf, vf: PciAddress) -> Option<String> {
+        let names = |network: &&FunctionNetwork| {
+            network.functions.contains(&vf) || network.pfs.iter().any(|netdev| pf.netdevs.contains(netdev))
+        };
+        let network = self.networks.iter().find(names).map(|network| format!("the libvirt network {}", network.name));
+        network.or_else(|| self.kubernetes.then(|| "this Kubernetes node's device plugins".to_owned()))
+    }
 }

@@ -1154,7 +1154,8 @@ mod tests {
     use super::*;
     use crate::model::finding::EventKind;
     use crate::model::holder::{
-        Claim, DeviceFile, Domain, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener, Openers,
+        Claim, DeviceFile, Domain, FunctionNetwork, FunctionPools, Libvirt, MissingAccess, NamespaceInterface,
+        Namespaces, Opener, Openers,
     };
     use crate::model::ids::Guid;
     use crate::model::pods::PodNames;
@@ -1162,7 +1163,7 @@ mod tests {
     use crate::model::reading::Reading;
     use crate::model::snapshot::{CollectorState, Fact};
     use crate::model::sriov::QidMap;
-    use crate::model::sriov::{Fabric, Mac, Vf, VfConfig, VfDetail, VfTraffic};
+    use crate::model::sriov::{Fabric, Mac, Vf, VfConfig, VfDetail, VfLink, VfTraffic};
     use crate::model::time::{BootTime, Timestamp};
     use crate::watch::{Engine, HostReport};
 
@@ -1177,6 +1178,7 @@ mod tests {
         libvirt: Libvirt,
         namespaces: Namespaces,
         pods: PodNames,
+        pools: FunctionPools,
         qid_map: Option<QidMap>,
         last: Option<HostReport>,
     }
@@ -1231,6 +1233,7 @@ mod tests {
             libvirt: Libvirt { domains: Vec::new(), readable: true, has_live: true },
             namespaces: Namespaces::default(),
             pods: PodNames::default(),
+            pools: FunctionPools::default(),
             qid_map: None,
             last: None,
         };
@@ -1241,13 +1244,15 @@ mod tests {
     impl World {
         fn look(&mut self) -> &HostReport {
             let keys: Vec<Arc<str>> = vec![Arc::from(self.pf.address.to_string())];
-            let sriov = CollectorState { name: "sriov", listed: Some(keys.into()), ..CollectorState::default() };
+            let sriov =
+                CollectorState { name: "sriov", success: true, listed: Some(keys.into()), ..CollectorState::default() };
             let mut facts: Vec<Fact> = vec![
                 Arc::new(self.pf.clone()),
                 Arc::new(self.openers.clone()),
                 Arc::new(self.libvirt.clone()),
                 Arc::new(self.namespaces.clone()),
                 Arc::new(self.pods.clone()),
+                Arc::new(self.pools.clone()),
             ];
             facts.extend(self.qid_map.clone().map(|map| Arc::new(map) as Fact));
             let report = self.engine.observe(Snapshot::new(self.now, facts, vec![sriov]));
@@ -1464,6 +1469,116 @@ mod tests {
         world.pass(150);
         assert_eq!(found(&world).severity, crate::model::check::Severity::Warning);
         assert!(found(&world).summary.contains("will not start"));
+    }
+
+    /// The summary of the only finding.
+    fn summary(world: &World) -> &str {
+        let findings = &world.last.as_ref().unwrap().findings;
+        assert_eq!(findings.len(), 1, "{:?}", world.findings());
+        &findings[0].condition.summary
+    }
+
+    #[test]
+    fn idle_vfs_of_a_kubernetes_node_are_one_finding_and_no_fault() {
+        let mut world = world(8);
+        for number in 0..8 {
+            world.bind(number, "vfio-pci");
+        }
+        world.start("vm1", 20, &[3], "booted").pools.kubernetes = true;
+        world.pass(150).says("vf_orphan", PF, "idle_pool");
+        assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Ok);
+        let text = summary(&world);
+        assert!(text.starts_with("7 of the 8 VFs of 0000:98:00.0 are idle in a pool: 0-2, 4-7 (this Kube"), "{text}");
+        // A VF that a domain claims is that domain's, and no pool's.
+        world.define("vm2", None, &[6], "").pass(150);
+        let found = [("vf_orphan", format!("{PF}/vf6"), "not_held"), ("vf_orphan", PF.to_owned(), "idle_pool")];
+        assert_eq!(world.findings(), found);
+    }
+
+    #[test]
+    fn a_network_of_libvirt_is_a_pool_of_its_pf_alone() {
+        let mut world = world(2);
+        world.bind(0, "vfio-pci").bind(1, "vfio-pci");
+        let network = FunctionNetwork { name: Arc::from("fast"), pfs: vec![Arc::from("ib1")], functions: Vec::new() };
+        world.pools.networks = vec![network];
+        world.pass(150).says("vf_orphan", PF, "idle_pool");
+        assert!(summary(&world).contains("the libvirt network fast"), "{}", summary(&world));
+        world.pools.networks[0].pfs = vec![Arc::from("ib7")];
+        world.pools.networks[0].functions = vec![address(2)];
+        world.pass(150);
+        let found = [("vf_orphan", format!("{PF}/vf0"), "not_held"), ("vf_orphan", PF.to_owned(), "idle_pool")];
+        assert_eq!(world.findings(), found);
+    }
+
+    #[test]
+    fn many_orphans_of_one_pf_are_one_finding() {
+        let mut world = world(6);
+        for number in 0..3 {
+            world.bind(number, "vfio-pci");
+        }
+        world.pass(150);
+        let each = [0, 1, 2].map(|number| ("vf_orphan", format!("{PF}/vf{number}"), "not_held"));
+        assert_eq!(world.findings(), each);
+        world.bind(5, "vfio-pci").pass(150).says("vf_orphan", PF, "not_held");
+        assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Warning);
+        assert!(
+            summary(&world).starts_with("4 of the 6 VFs of 0000:98:00.0 are bound to vfio-pci"),
+            "{}",
+            summary(&world)
+        );
+        assert!(summary(&world).contains("0-2, 5"), "{}", summary(&world));
+    }
+
+    /// A policy that expects so many VFs of the PFs that match.
+    fn expecting(pattern: &str, count: u32) -> Engine {
+        let pfs = crate::host::collector::Filter::pattern(pattern).unwrap();
+        let vfs = vec![crate::model::policy::VfPolicy { pfs, count }];
+        Engine::new(Arc::new(Policy { vfs, ..Policy::default() }), false)
+    }
+
+    #[test]
+    fn vfs_that_the_policy_expects() {
+        for pattern in ["0000:98:00\\.0", "ib1"] {
+            let mut world = world(32);
+            world.engine = expecting(pattern, 32);
+            world.pass(150).is_quiet();
+            world.pf.vfs.truncate(31);
+            (world.pf.configured, world.pf.reported) = (Some(31), Some(31));
+            world.pass(60).is_quiet();
+            world.pass(90).says("vf_count_mismatch", PF, "policy");
+            assert!(summary(&world).contains("1 of 32 VFs are missing, 31 are there"), "{}", summary(&world));
+            assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Warning);
+            world.pf.vfs.clear();
+            (world.pf.configured, world.pf.reported) = (Some(0), Some(0));
+            world.pass(150).says("vf_count_mismatch", PF, "policy");
+            assert!(summary(&world).contains("32 VFs are missing, 0 are there"), "{}", summary(&world));
+            assert_eq!(world.last.as_ref().unwrap().status, crate::model::check::Status::Critical);
+        }
+        // More than expected is no fault, and without the policy none of them is.
+        let mut more = world(32);
+        more.engine = expecting("ib1", 8);
+        more.pass(150).is_quiet();
+        world(0).pass(150).is_quiet();
+        let mut gone = world(0);
+        gone.engine = expecting("ib2", 8);
+        gone.pass(150).says("vf_count_mismatch", "host/vfs", "policy");
+        assert!(summary(&gone).contains("does not have: 8 of \"ib2\""), "{}", summary(&gone));
+    }
+
+    #[test]
+    fn a_vf_in_use_without_a_link() {
+        let mut world = world(1);
+        world.vf(0).config.as_mut().unwrap().link = Some(VfLink::Disable);
+        // The host's own driver has it: an orchestrator sets the link when it gives the VF away.
+        world.pass(600).is_quiet();
+        world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(60).is_quiet();
+        world.pass(90).says("vf_link_disabled", &format!("{PF}/vf0"), "link_disabled");
+        assert!(summary(&world).contains("`ip link set ib1 vf 0 state auto`"), "{}", summary(&world));
+        world.vf(0).config.as_mut().unwrap().link = Some(VfLink::Auto);
+        world.pass(600).is_quiet();
+        // Taken down under its user: one finding, not two.
+        world.vf(0).config.as_mut().unwrap().link = Some(VfLink::Disable);
+        world.pass(150).says("vf_link_disabled", &format!("{PF}/vf0"), "link_disabled");
     }
 
     #[test]
