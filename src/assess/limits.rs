@@ -107,6 +107,16 @@ fn of_links(check: Check) -> (String, String) {
     }
 }
 
+fn of_interrupts(check: Check) -> String {
+    match check {
+        Check::IrqRemote => format!("any interrupt; warning above 20 % of at least {LEAST_INTERRUPTS}"),
+        Check::IrqPiledUp => {
+            format!("over 50 % of at least {LEAST_INTERRUPTS} interrupts on one CPU, with at least 4 active vectors")
+        }
+        _ => "10 % of the vectors less on the own node".to_owned(),
+    }
+}
+
 /// The details of a check, with the default thresholds.
 #[expect(clippy::too_many_lines, reason = "one arm for each check")]
 pub fn details(check: Check) -> CheckDetails {
@@ -201,14 +211,7 @@ pub fn details(check: Check) -> CheckDetails {
         | Check::VfLinkDisabled
         | Check::VfGroupShared
         | Check::VfConfigDrifted => (held(VF_HOLD), "any".to_owned()),
-        Check::IrqRemote => {
-            (held(IRQ_HOLD), format!("any interrupt; warning above 20 % of at least {LEAST_INTERRUPTS}"))
-        }
-        Check::IrqPiledUp => (
-            held(IRQ_HOLD),
-            format!("over 50 % of at least {LEAST_INTERRUPTS} interrupts on one CPU, with at least 4 active vectors"),
-        ),
-        Check::IrqDrifted => (held(IRQ_HOLD), "10 % of the vectors less on the own node".to_owned()),
+        Check::IrqRemote | Check::IrqPiledUp | Check::IrqDrifted => (held(IRQ_HOLD), of_interrupts(check)),
         Check::RoceLossy => {
             clear = ROCE_CLEAR;
             (held(ROCE_HOLD), format!("over {ROCE_LOST} packets, or 10 % of the time paused, in 5m"))

@@ -4,7 +4,7 @@ use super::error::CliError;
 use crate::export::path::PathDiagram;
 use crate::model::ids::PciAddress;
 use crate::model::net::Netdev;
-use crate::model::sriov::Pf;
+use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::watch::HostReport;
 
 /// What goes by a name.
@@ -14,6 +14,8 @@ pub enum Selection<'a> {
     Paths(Vec<&'a PathDiagram<'a>>, Option<u32>),
     /// A PF without an RDMA device here.
     Pf(&'a Pf),
+    /// A VF without one: bound to vfio-pci, say.
+    Vf(&'a Pf, &'a Vf),
 }
 
 /// Who goes by this name: an RDMA device or one of its ports (`mlx5_3`, `mlx5_3/1`), a PCI address on a path, with or
@@ -51,12 +53,10 @@ pub fn select<'a>(report: &'a HostReport, lanes: &'a [PathDiagram<'a>], name: &s
     if !found.is_empty() {
         return Ok(Selection::Paths(found, None));
     }
-    report
-        .snapshot
-        .all::<Pf>()
-        .find(|pf| pf_matches(pf, name))
-        .map(Selection::Pf)
-        .ok_or_else(|| no_match(report, lanes, name))
+    let pfs = || report.snapshot.all::<Pf>();
+    let pf = pfs().find(|pf| pf_matches(pf, name)).map(Selection::Pf);
+    let vf = || pfs().find_map(|pf| pf.vfs.iter().find(|vf| vf_matches(pf, vf, name)).map(|vf| Selection::Vf(pf, vf)));
+    pf.or_else(vf).ok_or_else(|| no_match(report, lanes, name))
 }
 
 /// Whether a PF goes by this name: its address, with or without the domain, an interface or an RDMA device.
@@ -64,6 +64,14 @@ pub fn pf_matches(pf: &Pf, name: &str) -> bool {
     address(name) == Some(pf.address)
         || pf.netdevs.iter().any(|netdev| **netdev == *name)
         || pf.devices.iter().any(|device| device.as_str() == name)
+}
+
+/// Whether a VF goes by this name: its address, with or without the domain, its representor, or `0000:98:00.0/vf3`.
+fn vf_matches(pf: &Pf, vf: &Vf, name: &str) -> bool {
+    let key = VfKey { pf: pf.address, vf: vf.number };
+    (vf.address.is_some() && address(name) == vf.address)
+        || name.parse() == Ok(key)
+        || vf.representor.as_deref() == Some(name)
 }
 
 /// A PCI address, whose domain is 0 where none is written.

@@ -139,10 +139,19 @@ fn content(host: &Host, file: &Path) -> io::Result<Vec<u8>> {
 
 /// The files that a pattern names, by their real directories, each once.
 fn files(cx: &mut ReadContext<'_>, layout: &QidMapLayout) -> Result<BTreeSet<PathBuf>, ReadError> {
-    let mut places = BTreeSet::from([PathBuf::from("/")]);
+    // A host root may be relative (`--path.rootfs=recorded`).
+    let top = if layout.path.is_absolute() { PathBuf::from("/") } else { PathBuf::new() };
+    let mut places = BTreeSet::from([top.clone()]);
     let mut parts = layout.path.components().peekable();
     while let Some(part) = parts.next() {
-        let Component::Normal(name) = part else { continue };
+        let name = match part {
+            Component::Normal(name) => name,
+            Component::ParentDir => {
+                places = places.into_iter().map(|place| place.join("..")).collect();
+                continue;
+            }
+            _ => continue,
+        };
         let (name, last) = (name.to_string_lossy(), parts.peek().is_none());
         let mut next = BTreeSet::new();
         for place in &places {
@@ -172,7 +181,7 @@ fn files(cx: &mut ReadContext<'_>, layout: &QidMapLayout) -> Result<BTreeSet<Pat
             return Err(ReadError::Malformed);
         }
     }
-    places.remove(Path::new("/"));
+    places.remove(&top);
     Ok(places)
 }
 
@@ -364,6 +373,17 @@ mod tests {
         let expected = expected.map(|(vf, reason)| (format!("{PF}/sriov/{vf}/qid_map"), reason));
         assert_eq!(faults, expected);
         assert_eq!((maps[0].vfs.len(), maps[0].trouble), (2, Some(ReadError::Malformed)));
+    }
+
+    #[test]
+    fn a_host_below_a_relative_root_is_read() {
+        let memory = Arc::new(MemoryHost::new());
+        let pf = "../old/host/sys/devices/pci0000:98/0000:98:00.0";
+        memory.set(format!("{pf}/sriov/0/qid_map"), "0 1 257 RTS\n");
+        let path = PathBuf::from("../old/host/sys/devices/*/*/sriov/*/qid_map");
+        let (maps, faults) = read(&memory, Some(Arc::new(QidMapLayout { path, ..(*layout()).clone() })));
+        assert_eq!((faults.len(), maps.len()), (0, 1), "{faults:?}");
+        assert_eq!(maps[0].vfs.len(), 1);
     }
 
     #[test]

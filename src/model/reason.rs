@@ -161,6 +161,8 @@ label_enum! {
         DetachFailed = "detach_failed",
         /// One global queue pair number has two entries.
         QidClaimedTwice = "qid_claimed_twice",
+        /// Only invalid entries in the queue pair map.
+        QidInvalid = "qid_invalid",
         /// No entry in the queue pair map.
         QidMap = "qid_map",
         /// Isolated CPUs serve interrupts.

@@ -355,7 +355,17 @@ pub struct QidMap {
     pub trouble: Option<ReadError>,
 }
 
+/// The state of an entry that maps nothing any more.
+const INVALID: &str = "INVALID";
+
 impl QidMap {
+    /// Whether a VF has entries and each of them is invalid.
+    pub fn is_invalid(&self, vf: u32) -> bool {
+        let states = self.vfs.get(&vf);
+        states
+            .is_some_and(|states| !states.is_empty() && states.keys().all(|state| state.eq_ignore_ascii_case(INVALID)))
+    }
+
     /// Entries of all VFs by state.
     pub fn states(&self) -> QueueStates {
         let mut all = QueueStates::new();

@@ -173,6 +173,10 @@ impl<'a> HolderSources<'a> {
         if let Some(device) = vf.devices.first() {
             return Holder::Host(Arc::from(device.as_str())).into();
         }
+        // Every other namespace was looked into, so that its interface can only be in the one that is left.
+        if let Some(name) = self.namespaces.and_then(Namespaces::only_hidden) {
+            return Holder::Netns(Arc::clone(name)).into();
+        }
         match self.namespaces {
             Some(namespaces) => namespaces.missing.map_or(Holder::None, Holder::Unknown).into(),
             None => Holder::Unknown(MissingAccess::Source).into(),

@@ -73,7 +73,9 @@ fn judge_idle(scene: &Scene<'_>, pf: &Pf, idle: &[Seen<'_>], verdicts: &mut Verd
     if orphans.len() >= MANY && pooled.is_empty() {
         verdicts.found(describe_many(pf, &orphans));
     } else {
-        orphans.into_iter().for_each(|seen| verdicts.found(without_process(seen)));
+        for seen in orphans {
+            verdicts.found(without_process(seen));
+        }
     }
     if !pooled.is_empty() {
         verdicts.found(describe_pools(pf, &pooled));

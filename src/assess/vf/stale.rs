@@ -117,7 +117,17 @@ fn judge_queues(scene: &Scene<'_>, seen: Seen<'_>, verdicts: &mut Verdicts) {
         return;
     }
     let used = seen.is_used() || matches!(seen.row.holder, Holder::Host(_));
-    if !used || map.vfs.contains_key(&seen.key.vf) {
+    if !used {
+        verdicts.ok(Check::VfMapStale);
+    } else if map.is_invalid(seen.key.vf) {
+        let summary = format!(
+            "{}, used by {}, has only invalid entries in its PF's queue pair map: connections are set up, but no data \
+             flows. Rebind the driver in the guest, or detach the VF and attach it again.",
+            seen.name(),
+            seen.row.holder
+        );
+        verdicts.found(seen.condition(Check::VfMapStale, Severity::Critical, FindingReason::QidInvalid, summary));
+    } else if map.vfs.contains_key(&seen.key.vf) {
         verdicts.ok(Check::VfMapStale);
     } else if let Some(reason) = map.trouble {
         verdicts.unknown(Check::VfMapStale, seen.subject(), Some(reason));

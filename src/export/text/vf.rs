@@ -11,6 +11,8 @@ use crate::assess::visibility::missing_of;
 use crate::export::view::groups;
 use crate::model::finding::Event;
 use crate::model::holder::{Holder, Pod};
+use crate::model::finding::{Condition, Event, Subject};
+use crate::model::holder::Holder;
 use crate::model::ids::DeviceName;
 use crate::model::sriov::{Pf, Vf, VfKey};
 use crate::model::units::counted;
@@ -204,6 +206,29 @@ pub fn explain_pf(report: &HostReport, pf: &Pf) -> String {
     }
 }
 
+/// What `explain` says of a VF without an RDMA device on this host: who uses it, its settings, what is found about it, and
+/// that its path is its PF's.
+pub fn explain_vf(report: &HostReport, pf: &Pf, vf: &Vf, style: &Style) -> String {
+    let key = VfKey { pf: pf.address, vf: vf.number };
+    let cells = cells(report, &HolderSources::new(&report.snapshot), pf, vf, style);
+    let address = vf.address.map_or_else(|| key.to_string(), |address| address.to_string());
+    let mut out = format!("{}\n\n", style.bold(&address));
+    let _ = writeln!(out, "  VF {} of {}", vf.number, pf.address);
+    for (heading, cell) in HEADINGS.iter().zip(&cells).skip(2).filter(|(_, cell)| *cell != "-") {
+        let _ = writeln!(out, "  {heading:<9} {cell}");
+    }
+    let is_its_own = |condition: &Condition| condition.subject == Subject::Vf(key);
+    for finding in report.findings.iter().filter(|finding| is_its_own(&finding.condition)) {
+        let _ = write!(out, "{}", style.wrap(&finding.condition.summary, "  "));
+    }
+    let path = match pf.devices.first() {
+        Some(device) => format!("its PCIe path is that of its PF ({device}):"),
+        None => "its PCIe path is that of its PF, of which this host sees no RDMA device".to_owned(),
+    };
+    let _ = writeln!(out, "\n  {path}\n");
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -213,6 +238,16 @@ mod tests {
     use crate::model::holder::{Claim, Domain, Libvirt};
     use crate::model::snapshot::{Fact, Snapshot};
     use crate::model::sriov::Mac;
+
+    #[test]
+    fn a_vf_without_a_device_is_explained_by_its_user_and_settings() {
+        let report = testing::report();
+        let pf = report.snapshot.all::<Pf>().next().unwrap().clone();
+        let text = explain_vf(&report, &pf, &pf.vfs[0], &Style::default());
+        let address = pf.vfs[0].address.unwrap();
+        assert!(text.starts_with(&format!("{address}\n\n  VF {} of {}\n", pf.vfs[0].number, pf.address)), "{text}");
+        assert!(text.contains("  driver ") && text.contains("  holder ") && text.contains("its PF"), "{text}");
+    }
 
     #[test]
     fn what_a_domain_wants_stands_beside_what_the_vf_has() {

@@ -216,6 +216,27 @@ mod tests {
         assert_eq!((found.interfaces.len(), found.missing), (0, Some(MissingAccess::Namespace)));
     }
 
+    #[test]
+    fn a_named_namespace_without_a_process() {
+        let mut harness = harness();
+        process(&harness, 10, "systemd", "/sbin/init", &[]);
+        harness.memory.set("/run/netns/blue", "");
+        let found: Namespaces = read(&mut harness);
+        assert_eq!(
+            (found.missing, found.only_hidden().map(|name| &**name)),
+            (Some(MissingAccess::Namespace), Some("blue"))
+        );
+        harness.memory.set("/run/netns/red", "");
+        let found: Namespaces = read(&mut harness);
+        assert_eq!((found.empty.len(), found.only_hidden()), (2, None));
+        // Another that cannot be looked into may have the interface as well.
+        harness.memory.remove("/run/netns/red");
+        process(&harness, 20, "app", "/app", &[]);
+        harness.memory.symlink("/proc/20/ns/net", "net:[200]");
+        let found: Namespaces = read(&mut harness);
+        assert_eq!((found.missing, found.only_hidden()), (Some(MissingAccess::Namespace), None));
+    }
+
     const LIVE: &str = "<!--\nWARNING: THIS IS AN AUTO-GENERATED FILE.\n-->\n<domstatus state='running' reason='migrated' \
                         pid='3803518'>\n<monitor path='/x'/><devices><device alias='hostdev0'/></devices>\n<domain \
                         type='kvm' id='7'><name>a&amp;b</name><devices>\

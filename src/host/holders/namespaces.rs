@@ -57,11 +57,12 @@ impl DeviceReader for NamespaceReader {
         let names = names(cx);
         let mut found =
             Namespaces { missing: self.known.values().find_map(|seen| seen.err()), ..Namespaces::default() };
-        for number in names.keys().filter(|number| **number != own && !members.contains_key(number)) {
+        for (number, name) in names.iter().filter(|(number, _)| **number != own && !members.contains_key(number)) {
             // No process is in it, so it cannot be inspected.
             tracing::trace!(number, "a namespace without processes");
-            found.missing = found.missing.or(Some(MissingAccess::Namespace));
+            found.empty.push(Arc::clone(name));
         }
+        let mut opaque = false;
         for (number, pids) in members {
             let name = names.get(&number).map_or_else(|| Arc::from(number.to_string()), Arc::clone);
             let mut missing = None;
@@ -76,7 +77,21 @@ impl DeviceReader for NamespaceReader {
                     found.interfaces.extend(interfaces);
                 }
                 None => found.missing = found.missing.or(missing),
+            let Some(interfaces) = seen else {
+                opaque = true;
+                found.missing = found.missing.or(missing);
+                continue;
+            };
+            let pod = pids.iter().find_map(|pid| pod(cx, *pid));
+            found.seen.push(NetworkNamespace { name, pod });
+            found.interfaces.extend(interfaces);
+        }
+        if !found.empty.is_empty() {
+            // Another that is hidden may be the one as well.
+            if opaque || found.missing.is_some() {
+                found.empty.clear();
             }
+            found.missing = found.missing.or(Some(MissingAccess::Namespace));
         }
         vec![Arc::new(found)]
     }

@@ -368,6 +368,16 @@ pub struct Namespaces {
     pub seen: Vec<NetworkNamespace>,
     /// What hides some namespaces; none when every namespace could be looked into.
     pub missing: Option<MissingAccess>,
+    /// Names of those that no process is in, so that nobody's view shows their interfaces.
+    pub empty: Vec<Arc<str>>,
+}
+
+impl Namespaces {
+    /// The namespace that an interface is in which no other shows; `None` unless a single one is left.
+    pub fn only_hidden(&self) -> Option<&Arc<str>> {
+        let [name] = self.empty.as_slice() else { return None };
+        (self.missing == Some(MissingAccess::Namespace)).then_some(name)
+    }
 }
 
 /// What keeps idle functions ready for guests, so that one without a user is no mistake.

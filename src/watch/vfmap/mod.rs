@@ -479,6 +479,26 @@ mod tests {
         }
 
         #[test]
+        fn an_interface_in_the_only_namespace_without_a_process() {
+            let mut world = world(1);
+            world.vf(0).netdevs.clear();
+            let empty = |names: &[&str]| Namespaces {
+                missing: Some(MissingAccess::Namespace),
+                empty: names.iter().map(|name| Arc::from(*name)).collect(),
+                ..Namespaces::default()
+            };
+            let holder =
+                |world: &World| world.last.as_ref().unwrap().vf_map.vfs.values().next().unwrap().holder.clone();
+            world.namespaces = empty(&["blue"]);
+            world.pass(600).is_quiet();
+            assert_eq!(holder(&world), Holder::Netns(Arc::from("blue")));
+            // In which of two it is, nothing tells.
+            world.namespaces = empty(&["blue", "red"]);
+            world.pass(600).is_quiet();
+            assert!(matches!(holder(&world), Holder::Unknown(_)), "{:?}", holder(&world));
+        }
+
+        #[test]
         fn renumbered_after_a_card_was_added() {
             let mut world = world(1);
             world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted").pass(300).is_quiet();
@@ -1132,6 +1152,26 @@ mod tests {
             // Nor does a host without any.
             world.qid_map = None;
             world.pass(600).is_quiet();
+        }
+
+        #[test]
+        fn a_vf_in_use_whose_entries_are_all_invalid() {
+            let mut world = world(2);
+            world.bind(0, "vfio-pci").start("vm1", 20, &[0], "booted");
+            let entries = |states: &[&str]| states.iter().map(|state| (Arc::from(*state), 2)).collect();
+            let of_first = |states: &[&str]| {
+                let mut map = map(&[0, 1]);
+                map.vfs.insert(0, entries(states));
+                Some(map)
+            };
+            world.qid_map = of_first(&["INVALID", "RTS"]);
+            world.pass(600).is_quiet();
+            world.qid_map = of_first(&["invalid"]);
+            world.pass(60).is_quiet();
+            world.pass(90).says("vf_map_stale", &format!("{PF}/vf0"), "qid_invalid");
+            // Of one that nobody uses it is as it should be.
+            world.stop("vm1").pass(600);
+            assert!(!world.findings().iter().any(|found| found.0 == "vf_map_stale"), "{:?}", world.findings());
         }
 
         #[test]
