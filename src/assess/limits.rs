@@ -27,6 +27,12 @@ pub const SPEED_HOLD: Hold = Hold::For(Duration::from_secs(10 * MINUTE));
 pub const VF_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 /// A detach that has not finished after this time will not.
 pub const DETACH_HOLD: Hold = Hold::For(Duration::from_secs(10 * MINUTE));
+/// How often a guest's interface may lose its VF in an hour: servicing of the host takes it once or twice.
+pub const VF_LOSSES: usize = 4;
+/// Losses in an hour from which on the machine is unusable.
+pub const VF_LOSSES_CRITICAL: usize = 30;
+/// Servicing of a host gives a guest its VF back within this time.
+pub const SYNTHETIC_TIME: Duration = Duration::from_secs(10 * MINUTE);
 /// How long a bad placement of interrupts must last.
 pub const IRQ_HOLD: Hold = Hold::For(Duration::from_secs(15 * MINUTE));
 /// Interrupts from which on their share on a CPU or node is a verdict: fewer load nothing.
@@ -105,6 +111,17 @@ fn of_links(check: Check) -> (String, String) {
         ),
         _ => (held(HOT_HOLD), format!("{HOT_MARGIN} K below the sensor's own limit; critical at the limit")),
     }
+}
+
+fn of_guests(check: Check) -> (String, String) {
+    if check == Check::VfFailover {
+        let without = time(SYNTHETIC_TIME);
+        let losses =
+            format!("{VF_LOSSES} losses of the VF in 1h, critical from {VF_LOSSES_CRITICAL}; {without} without it");
+        return (held(Hold::None), losses);
+    }
+    let detach = held(DETACH_HOLD);
+    (format!("{}; {detach} for a detach", held(VF_HOLD)), "no traffic or benchmark since the event".to_owned())
 }
 
 fn of_interrupts(check: Check) -> String {
@@ -192,10 +209,7 @@ pub fn details(check: Check) -> CheckDetails {
             let most = defaults.correctable_aer_per_hour;
             (held(Hold::None), format!("1 error in 1h; warning above {most} correctable in 1h"))
         }
-        Check::VfMapStale => {
-            let detach = held(DETACH_HOLD);
-            (format!("{}; {detach} for a detach", held(VF_HOLD)), "no traffic or benchmark since the event".to_owned())
-        }
+        Check::VfMapStale | Check::VfFailover => of_guests(check),
         Check::VfCountMismatch => {
             keys = &["policy.vfs.count"];
             (held(VF_HOLD), "counts differ, or fewer than the policy expects".to_owned())

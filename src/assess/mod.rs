@@ -7,6 +7,7 @@ pub mod aer;
 pub mod benchmark;
 pub mod capacity;
 pub mod devices;
+pub mod failover;
 pub mod gpu;
 pub mod irq;
 pub mod kmsg;
@@ -72,6 +73,7 @@ pub const RULES: &[Rule] = &[
     gpu::far,
     aer::errors,
     vf::all,
+    failover::failover,
     irq::remote,
     irq::piled_up,
     irq::drifted,

@@ -96,9 +96,8 @@ fn past_life(port: &Port) -> Option<String> {
     if let Some(lid) = port.lid.filter(|lid| *lid != 0) {
         return Some(format!("it still has LID {lid}"));
     }
-    let counted = |name: &str, count: Option<u64>| {
-        count.filter(|count| *count > 0).map(|count| format!("{name} is {count}"))
-    };
+    let counted =
+        |name: &str, count: Option<u64>| count.filter(|count| *count > 0).map(|count| format!("{name} is {count}"));
     let received = || port.total(|meaning| (meaning == CounterKind::ReceivedPackets).then_some(1));
     let received = || received().filter(|count| *count > 0).map(|count| format!("it has received {count} packets"));
     counted("link_downed", port.pma.get("link_downed"))

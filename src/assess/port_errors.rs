@@ -15,6 +15,9 @@ use crate::model::policy::ErrorLimit;
 use crate::model::rdma::RdmaDevice;
 use crate::model::units::BytesPerSecond;
 
+/// Errors that a single look of some seconds must exceed, whatever their rate.
+const LEAST_ERRORS: u64 = 10;
+
 /// `port_errors`: an error counter of a port, or of a device, rises faster than its limit.
 pub fn errors(view: &View<'_>, verdicts: &mut Verdicts) {
     for device in view.snapshot.devices() {
@@ -47,7 +50,8 @@ fn judge(
         // A single look is shorter than the window: limits by the second are judged by their rate.
         let short = view.instant && limit.window <= Duration::from_secs(60) && rise.observed < limit.window;
         let most = limit.most(rate);
-        let allowed = if short { most * rise.observed.as_secs() / limit.window.as_secs() } else { most };
+        let share = most * rise.observed.as_secs() / limit.window.as_secs();
+        let allowed = if short { share.max(LEAST_ERRORS.min(most)) } else { most };
         if rise.count > allowed && !over.iter().any(|(known, _): &(&ErrorLimit, _)| known.counter == limit.counter) {
             over.push((limit, rise));
         }

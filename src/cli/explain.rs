@@ -10,10 +10,8 @@ use super::output::{print, print_styled, style, writes_unicode};
 use super::selection::{Selection, select};
 use super::settings::Settings;
 use crate::export::path::diagrams;
-use crate::export::text::vf::{explain_pf, given_away};
-use crate::export::text::{explain, topo};
-use crate::export::text::explain;
 use crate::export::text::vf::{explain_pf, explain_vf, given_away};
+use crate::export::text::{explain, topo};
 use crate::model::sriov::Pf;
 use crate::watch::clock::{Clock as _, SystemClock};
 
@@ -43,7 +41,7 @@ pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError
                 let path = pf.devices.first().and_then(|name| diagrams.iter().find(|path| path.device.name == *name));
                 let path = path.map(|path| explain::path(&report, path, None, &style, began)).unwrap_or_default();
                 let drawn = explain_vf(&report, pf, vf, &style) + &path;
-                return Ok(print(if writes_unicode() { drawn } else { explain::ascii(&drawn) }.as_bytes())?);
+                return Ok(print_styled(&if writes_unicode() { drawn } else { explain::ascii(&drawn) }, &style)?);
             }
             Selection::Pf(pf) => (Vec::new(), None, vec![pf]),
         },

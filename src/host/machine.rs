@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
+use super::datapath::{self, DataPathReader};
 use super::io::reason_of;
 use crate::model::host::Machine;
 use crate::model::reading::ReadError;
@@ -12,22 +13,27 @@ use crate::model::snapshot::Fact;
 /// The collector of the machine.
 pub const SPEC: Spec = Spec {
     name: "machine",
-    about: "Whether the host is a virtual machine, and its machine ID",
+    about: "Whether the host is a virtual machine, its machine ID, and whether its interfaces use their VFs",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(2),
     fresh: false,
     make: |_: &Setup| Box::new(MachineCollector),
 };
 
+/// The key of what reads the paths of a guest's interfaces.
+const DATA_PATHS: &str = "data_paths";
+
 struct MachineCollector;
 
 impl Collector for MachineCollector {
-    fn discover(&mut self, _: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
-        Ok(vec![Discovered { key: Arc::from("machine"), device: None }])
+    fn discover(&mut self, cx: &mut ReadContext<'_>) -> Result<Vec<Discovered>, ReadError> {
+        let found = |key: &str| Discovered { key: Arc::from(key), device: None };
+        let data_paths = datapath::has_drivers(cx).then(|| found(DATA_PATHS));
+        Ok(data_paths.into_iter().chain([found("machine")]).collect())
     }
 
-    fn open(&mut self, _: &Discovered) -> Box<dyn DeviceReader> {
-        Box::new(MachineReader)
+    fn open(&mut self, found: &Discovered) -> Box<dyn DeviceReader> {
+        if &*found.key == DATA_PATHS { Box::new(DataPathReader) } else { Box::new(MachineReader) }
     }
 }
 

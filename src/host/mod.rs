@@ -8,6 +8,7 @@
 pub mod benchmark_port;
 pub mod cards;
 pub mod collector;
+mod datapath;
 pub mod devlink;
 pub mod environment;
 pub mod ethtool;

@@ -171,6 +171,8 @@ checks! {
     VfPfDown = "vf_pf_down",
     /// The PF keeps the link of a VF down while it is in use.
     VfLinkDisabled = "vf_link_disabled",
+    /// In a guest: an interface keeps losing its VF, or works without it.
+    VfFailover = "vf_failover",
     /// A passed-through VF shares its IOMMU group.
     VfGroupShared = "vf_group_shared",
     /// A VF's configuration changed while in use, or differs from its domain's.

@@ -1,6 +1,7 @@
 //! What a check found: subject, severity, a sentence, and the evidence for it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -25,6 +26,8 @@ pub enum Subject {
     Pci(PciAddress),
     /// A VF: `0000:98:00.0/vf3`.
     Vf(VfKey),
+    /// A network interface of a guest: `eth0`.
+    Netdev(Arc<str>),
     /// An aspect of the host itself: `host/iommu`.
     Host(&'static str),
 }
@@ -36,6 +39,7 @@ impl fmt::Display for Subject {
             Self::Device(device) => device.fmt(f),
             Self::Pci(address) => address.fmt(f),
             Self::Vf(key) => key.fmt(f),
+            Self::Netdev(name) => f.write_str(name),
             Self::Host(aspect) => write!(f, "host/{aspect}"),
         }
     }
@@ -99,7 +103,7 @@ impl Condition {
             Subject::Port(key) => (Some(key.device.clone()), Some(key.port), None),
             Subject::Device(device) => (Some(device.clone()), None, None),
             Subject::Pci(address) => (None, None, Some(*address)),
-            Subject::Vf(_) | Subject::Host(_) => (None, None, None),
+            Subject::Vf(_) | Subject::Netdev(_) | Subject::Host(_) => (None, None, None),
         };
         Self {
             check,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::check::Severity;
+use super::datapath::DataPathLog;
 use super::ids::{DeviceName, PciAddress};
 use super::labels::label_enum;
 use super::time::BootTime;
@@ -339,6 +340,8 @@ pub struct KernelLog {
     pub overruns: u64,
     /// How often it said, since the start, that the machine was restored from a snapshot or cloned (vmgenid).
     pub forks: u64,
+    /// What it said of interfaces that are joined with a VF.
+    pub data_paths: Vec<DataPathLog>,
     /// Sequence number of the first record that was read.
     pub first: Option<u64>,
     /// Sequence number of the last record that was read.

@@ -6,6 +6,7 @@
 pub mod benchmark;
 pub mod check;
 pub mod counter;
+pub mod datapath;
 pub mod finding;
 pub mod health;
 pub mod history;

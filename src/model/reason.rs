@@ -152,6 +152,14 @@ label_enum! {
         /// Signal of this name.
         FunctionAdded = "function_added",
         /// Signal of this name.
+        DataPathSwitched = "data_path_switched",
+        /// Signal of this name.
+        VfRevoked = "vf_revoked",
+        /// Signal of this name.
+        VfReturned = "vf_returned",
+        /// A guest's interface uses the hypervisor's path instead of its VF.
+        SyntheticPath = "synthetic_path",
+        /// Signal of this name.
         ClockStepped = "clock_stepped",
         /// Signal of this name.
         MachineForked = "machine_forked",
@@ -332,7 +340,7 @@ macro_rules! reasons_of {
 }
 
 reasons_of!(AerSeverity: Correctable Nonfatal Fatal);
-reasons_of!(Signal: DomainAppeared DomainGone HolderChanged VfRecreated PfReprobed GroupRenumbered FunctionRemoved FunctionAdded ClockStepped MachineForked MachineChanged);
+reasons_of!(Signal: DomainAppeared DomainGone HolderChanged VfRecreated PfReprobed GroupRenumbered FunctionRemoved FunctionAdded DataPathSwitched VfRevoked VfReturned ClockStepped MachineForked MachineChanged);
 reasons_of!(MessageKind: DeviceHealth FirmwareFatal CommandTimeout AerFatal Dpc AerNonfatal IommuFault CommandFailed ProbeFailed PcieBandwidthLimited CardRemoved SlotPower ModuleError ModuleHot ModuleFault ModulePower ModuleUnsupported CableFault HighTemperature TxTimeout MediaMisconfigured VfioError VfResetFailed SriovFailed RemovalBlocked QpError PcieSlotPower ModulePlugged RegisterDenied FirmwareReset VfReset VfDenied LinkUp LinkDown AerCorrectable);
 reasons_of!(Failure: PortDown DeviceMissing TcpSetup QpSetup Completion MemoryRegistration Resources);
 

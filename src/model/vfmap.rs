@@ -7,6 +7,7 @@ use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
+use super::datapath::GuestPath;
 use super::holder::Holder;
 use super::ids::{Guid, PciAddress};
 use super::labels::label_enum;
@@ -32,6 +33,12 @@ label_enum! {
         FunctionRemoved = "function_removed",
         /// In a guest: a function appeared.
         FunctionAdded = "function_added",
+        /// In a guest: an interface changed between its VF and the hypervisor's path.
+        DataPathSwitched = "data_path_switched",
+        /// In a guest: the host took an interface's VF away.
+        VfRevoked = "vf_revoked",
+        /// In a guest: the host gave an interface a VF.
+        VfReturned = "vf_returned",
         /// In a guest: the wall clock stepped against the boot clock.
         ClockStepped = "clock_stepped",
         /// In a guest: the kernel said that the machine was forked (a snapshot or a clone).
@@ -53,6 +60,9 @@ impl Signal {
             Self::GroupRenumbered => "is in another IOMMU group than the one its holder opened",
             Self::FunctionRemoved => "disappeared",
             Self::FunctionAdded => "appeared",
+            Self::DataPathSwitched => "changed its path",
+            Self::VfRevoked => "was taken away by the host",
+            Self::VfReturned => "was given by the host",
             Self::ClockStepped => "is in a guest whose wall clock stepped, as after a live migration",
             Self::MachineForked => "is in a guest that was restored from a snapshot or cloned",
             Self::MachineChanged => "is in a guest whose machine identity changed",
@@ -318,6 +328,9 @@ pub struct VfMap {
     /// Functions of this host, where it is a guest.
     #[serde(skip)]
     pub guest: BTreeMap<PciAddress, GuestFunction>,
+    /// Interfaces of this host that are joined with a VF, where it is a guest.
+    #[serde(skip)]
+    pub paths: BTreeMap<Arc<str>, GuestPath>,
     /// The machine's identity, where this host is a guest and may read it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub machine: Option<String>,

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::model::holder::{
-    CgroupOwner, Claim, DeviceFile, Domain, FunctionPools, Holder, Libvirt, MissingAccess, NamespaceInterface, Namespaces, Opener,
-    Openers, Pod, Proxmox, Vm, VmIdentity, VmManager,
+    CgroupOwner, Claim, DeviceFile, Domain, FunctionPools, Holder, Libvirt, MissingAccess, NamespaceInterface,
+    Namespaces, Opener, Openers, Pod, Proxmox, Vm, VmIdentity, VmManager,
 };
 use crate::model::ids::PciAddress;
 use crate::model::pods::{Allocation, Allocations, PodNames};

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+pub use values::MetricsArgs;
 use values::{CheckFormat, Color, DocumentFormat, ExitMap, LogFormat, LogLevel, parse_duration, parse_sample};
 
 use crate::bench::peers::schedule::split;
@@ -235,17 +236,6 @@ pub struct ExplainArgs {
     /// Color: auto, always, never
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     pub color: Color,
-}
-
-/// `metrics`.
-#[derive(Debug, Clone, Args)]
-pub struct MetricsArgs {
-    /// Replace this file, for node_exporter's textfile collector
-    #[arg(long, value_name = "PATH")]
-    pub textfile: Option<PathBuf>,
-    /// Print OpenMetrics instead of the text format
-    #[arg(long, conflicts_with = "textfile")]
-    pub openmetrics: bool,
 }
 
 /// `baseline`.

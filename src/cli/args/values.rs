@@ -1,8 +1,9 @@
 //! Values of flags.
 
+use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use clap::ValueEnum;
+use clap::{Args, ValueEnum};
 
 use crate::model::time::LONGEST;
 
@@ -106,6 +107,17 @@ pub fn parse_time(text: &str, now: SystemTime) -> Result<SystemTime, String> {
     ago.or_else(|| humantime::parse_rfc3339_weak(text).ok()).ok_or_else(|| {
         format!("{text:?} is not a time: give an age (30m, 2h, 1d) or a date such as 2026-01-31T12:00:00Z")
     })
+}
+
+/// Flags of `metrics`.
+#[derive(Debug, Clone, Args)]
+pub struct MetricsArgs {
+    /// Replace this file, for node_exporter's textfile collector
+    #[arg(long, value_name = "PATH")]
+    pub textfile: Option<PathBuf>,
+    /// Print OpenMetrics instead of the text format
+    #[arg(long, conflicts_with = "textfile")]
+    pub openmetrics: bool,
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use crate::assess::vf::holders::HolderSources;
 use crate::export::family::{FIRST_RELEASE, Family, Label, MetricKind, Series};
 use crate::export::view::ReportView;
+use crate::model::datapath::DataPath;
 use crate::model::holder::{Holder, Pod, VmManager};
 use crate::model::host::Machine;
 use crate::model::sriov::QidMap;
@@ -190,11 +191,26 @@ pub const FAMILIES: &[Family] = &[
         },
     },
     Family {
+        name: "lanewatch_data_path_info",
+        kind: MetricKind::Info,
+        help: "Path that a guest's interface uses: its VF, or the hypervisor's (synthetic); for interfaces of hv_netvsc and \
+               net_failover (/sys/class/net/<netdev>/lower_*).",
+        labels: &["netdev", "driver", "path", "vf_netdev"],
+        worst: "1 an interface of these drivers, none on hosts",
+        since: FIRST_RELEASE,
+        write: |view, out| {
+            for path in view.report.snapshot.all::<DataPath>() {
+                let (driver, in_use) = (path.failover.as_str(), path.in_use.as_str());
+                out.info(&[(&*path.netdev).into(), driver.into(), in_use.into(), path.vf.as_ref().into()]);
+            }
+        },
+    },
+    Family {
         name: "lanewatch_migrations_total",
         kind: MetricKind::Counter,
         help: "Signs that a guest or a function was moved, by signal; absent for none on a host without VFs.",
         labels: SIGNAL,
-        worst: "11",
+        worst: "14",
         since: FIRST_RELEASE,
         write: |view, out| {
             // From zero where something can move: a guest, or a host with VFs.
@@ -214,7 +230,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Time of the last sign of a migration, in seconds since 1970.",
         labels: SIGNAL,
-        worst: "11",
+        worst: "14",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (signal, seen) in Signal::ALL.iter().map(|signal| (signal, view.report.vf_map.signal(*signal))) {

@@ -70,20 +70,13 @@ impl DeviceReader for NamespaceReader {
                 .iter()
                 .take(TRIES)
                 .find_map(|pid| interfaces(cx, *pid, &name).map_err(|hidden| missing = missing.or(Some(hidden))).ok());
-            match seen {
-                Some(interfaces) => {
-                    let owner = pids.iter().find_map(|pid| owner(cx, *pid));
-                    found.seen.push(NetworkNamespace { name, owner });
-                    found.interfaces.extend(interfaces);
-                }
-                None => found.missing = found.missing.or(missing),
             let Some(interfaces) = seen else {
                 opaque = true;
                 found.missing = found.missing.or(missing);
                 continue;
             };
-            let pod = pids.iter().find_map(|pid| pod(cx, *pid));
-            found.seen.push(NetworkNamespace { name, pod });
+            let owner = pids.iter().find_map(|pid| owner(cx, *pid));
+            found.seen.push(NetworkNamespace { name, owner });
             found.interfaces.extend(interfaces);
         }
         if !found.empty.is_empty() {

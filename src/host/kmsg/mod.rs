@@ -1,5 +1,6 @@
 //! The kernel log: `/dev/kmsg` of a running host, `kmsg` or `dmesg.txt` beside the trees of a recorded one.
 
+mod datapath;
 mod groups;
 pub mod pattern;
 pub mod reader;
@@ -25,6 +26,7 @@ use crate::model::kmsg::MessageSource;
 use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 use crate::model::time::BootTime;
+use datapath::DataPathLogs;
 use groups::Groups;
 use reader::{Message, Reader};
 use record::{Record, When};
@@ -106,6 +108,7 @@ impl Collector for Kmsg {
                 overruns: 0,
                 lost: 0,
                 forks: 0,
+                data_paths: DataPathLogs::default(),
                 first: None,
                 last: None,
                 boot: None,
@@ -137,6 +140,7 @@ struct Log {
     overruns: u64,
     lost: u64,
     forks: u64,
+    data_paths: DataPathLogs,
     first: Option<u64>,
     last: Option<u64>,
     /// When a recorded host was booted, and when its wall clock was at zero, on our clock.
@@ -202,11 +206,19 @@ impl DeviceReader for Log {
                 return Vec::new();
             }
         }
+        let is_live = matches!(self.source, Source::Live(_));
+        let mut data_paths = std::mem::take(&mut self.data_paths);
+        data_paths.settle(|when| match when {
+            When::Boot(micros) if is_live => live_tick(micros, cx.now),
+            when => self.tick(when, cx.now),
+        });
+        self.data_paths = data_paths;
         // A running kernel's log has been read up to its end only where it says so.
-        self.caught_up |= !matches!(self.source, Source::Live(_));
+        self.caught_up |= !is_live;
         let mut log = self.groups.log(cx.now);
         (log.lost, log.overruns, log.first, log.last) = (self.lost, self.overruns, self.first, self.last);
         log.forks = self.forks;
+        log.data_paths = self.data_paths.logs(cx.now);
         vec![Arc::new(log)]
     }
 }
@@ -268,10 +280,11 @@ impl Log {
         let Some(mut record) = record::kmsg(line) else { return };
         record.device = lines.find_map(record::device);
         self.look_for_fork(&record, is_new);
+        self.data_paths.take(&record.text, record.when, is_new);
         self.note_rdma_function(&record);
         if let Some(message) = self.reader.read(&record, names) {
             let at = match record.when {
-                When::Boot(micros) => BootTime(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now),
+                When::Boot(micros) => live_tick(micros, now),
                 When::Wall(_) | When::Unknown => now,
             };
             self.groups.add(message, at, record.sequence, is_new, now);
@@ -348,6 +361,7 @@ impl Log {
             When::Unknown => {}
         }
         self.look_for_fork(record, self.caught_up);
+        self.data_paths.take(&record.text, record.when, self.caught_up);
         self.note_rdma_function(record);
         if let Some(message) = self.reader.read(record, names) {
             seen.push(Seen { message, when: record.when, sequence: record.sequence });
@@ -388,6 +402,11 @@ impl Log {
         };
         at.map_or(now, |at| at.min(now))
     }
+}
+
+/// When the running kernel wrote a record.
+fn live_tick(micros: u64, now: BootTime) -> BootTime {
+    BootTime(i64::try_from(micros / 1000).unwrap_or(i64::MAX)).min(now)
 }
 
 /// The newest times seen: microseconds since boot, seconds on a wall clock.

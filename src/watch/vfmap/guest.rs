@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
+use super::paths::PathTracker;
 use super::vf::VfMapDraft;
 use super::vf::is_proof;
 use crate::model::counter::CounterKind;
@@ -26,6 +27,7 @@ pub(super) struct GuestTracker {
     functions: bool,
     clock: Option<Timestamp>,
     forks: Option<u64>,
+    paths: PathTracker,
 }
 
 impl GuestTracker {
@@ -34,9 +36,11 @@ impl GuestTracker {
         let clock = self.clock.replace(snapshot.taken);
         if machine.is_none_or(|machine| machine.hypervisor != Some(true)) {
             draft.map.guest.clear();
+            draft.map.paths.clear();
             return;
         }
         self.functions_come_and_go(draft, snapshot);
+        self.paths.observe(draft, snapshot);
         let settled = snapshot.system().and_then(|system| system.uptime).is_none_or(|uptime| uptime >= SETTLE);
         if let Some(step) = clock.filter(|_| settled).and_then(|before| step(before, snapshot.taken)) {
             let text = format!("the wall clock stepped by {:.1} s against the boot clock", step.as_secs_f64());

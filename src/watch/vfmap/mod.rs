@@ -2,6 +2,7 @@
 
 mod domains;
 mod guest;
+mod paths;
 mod vf;
 
 use std::collections::BTreeMap;
@@ -174,6 +175,7 @@ mod tests {
             Benchmark, BenchmarkKey, BenchmarkRun, Doubt, Failure, Measurements, RunResult, Shortfall,
         };
         use crate::model::counter::Counters;
+        use crate::model::datapath::{DataPath, DataPathLog, Failover, PathInUse};
         use crate::model::host::Machine;
         use crate::model::ids::{DeviceName, PortKey};
         use crate::model::kmsg::KernelLog;
@@ -186,6 +188,9 @@ mod tests {
             functions: Vec<PciFunction>,
             machine: Machine,
             log: KernelLog,
+            /// Whether the kernel log can be read.
+            has_log: bool,
+            paths: Vec<DataPath>,
             device: RdmaDevice,
             last: Option<HostReport>,
         }
@@ -232,6 +237,8 @@ mod tests {
                 functions: vec![function()],
                 machine: Machine { hypervisor: Some(hypervisor), identity: Some(Arc::from("a")) },
                 log: KernelLog::default(),
+                has_log: true,
+                paths: Vec::new(),
                 device: device(),
                 last: None,
             };
@@ -246,7 +253,9 @@ mod tests {
                     self.now = Timestamp { tick: self.now.tick.after(step), wall: self.now.wall + step };
                     let pci = CollectorState { name: "pci", listed: Some(Arc::from([])), ..CollectorState::default() };
                     let facts = self.functions.iter().map(|function| Arc::new(function.clone()) as Fact);
-                    let facts = facts.chain([Arc::new(self.machine.clone()) as Fact, Arc::new(self.log.clone())]);
+                    let facts = facts.chain([Arc::new(self.machine.clone()) as Fact]);
+                    let facts = facts.chain(self.has_log.then(|| Arc::new(self.log.clone()) as Fact));
+                    let facts = facts.chain(self.paths.iter().map(|path| Arc::new(path.clone()) as Fact));
                     let facts = facts.chain([Arc::new(self.device.clone()) as Fact]);
                     self.last = Some(self.engine.observe(Snapshot::new(self.now, facts, vec![pci])));
                 }
@@ -304,6 +313,91 @@ mod tests {
             metal.now.wall += Duration::from_secs(3);
             metal.pass(600);
             assert_eq!((metal.findings().len(), metal.count(Signal::ClockStepped)), (0, 0));
+        }
+
+        fn path(in_use: PathInUse) -> DataPath {
+            let vf = (in_use == PathInUse::Vf).then(|| Arc::from("enP40338s1"));
+            DataPath { netdev: Arc::from("eth0"), failover: Failover::HvNetvsc, vf, in_use }
+        }
+
+        #[test]
+        fn a_host_that_is_serviced_takes_the_vf_for_a_moment() {
+            let mut guest = guest(true);
+            guest.paths = vec![path(PathInUse::Vf)];
+            guest.pass(300);
+            let left = guest.now.tick;
+            let said = |switched, returned| DataPathLog {
+                netdev: Arc::from("eth0"),
+                switched,
+                revoked: 1,
+                returned,
+                left: vec![left],
+            };
+            (guest.paths, guest.log.data_paths) = (vec![path(PathInUse::Synthetic)], vec![said(1, 0)]);
+            guest.pass(240);
+            (guest.paths, guest.log.data_paths) = (vec![path(PathInUse::Vf)], vec![said(2, 1)]);
+            guest.pass(600);
+            assert_eq!(guest.findings(), []);
+            let signals = [Signal::VfRevoked, Signal::VfReturned, Signal::DataPathSwitched];
+            assert_eq!(signals.map(|signal| guest.count(signal)), [1, 1, 2]);
+            let events = &guest.last.as_ref().unwrap().events;
+            assert!(events.iter().any(|event| event.text == "the host took the VF of eth0 away once"), "{events:?}");
+        }
+
+        #[test]
+        fn an_interface_that_keeps_losing_its_vf() {
+            let mut guest = guest(true);
+            guest.paths = vec![path(PathInUse::Vf)];
+            let start = guest.now.tick;
+            let lose = |guest: &mut GuestTracker, times: u64| {
+                let left = (0..times).map(|n| start.after(Duration::from_secs(n))).collect();
+                let log =
+                    DataPathLog { netdev: Arc::from("eth0"), switched: 2 * times, left, ..DataPathLog::default() };
+                guest.log.data_paths = vec![log];
+                guest.pass(15);
+                guest.last.as_ref().unwrap().findings.iter().map(|found| found.condition.severity).collect::<Vec<_>>()
+            };
+            assert_eq!(lose(&mut guest, 3), []);
+            assert_eq!(lose(&mut guest, 4), [crate::model::check::Severity::Warning]);
+            assert_eq!(lose(&mut guest, 900), [crate::model::check::Severity::Critical]);
+            assert_eq!(guest.findings(), [("vf_failover", "eth0".to_owned(), "data_path_switched")]);
+            assert_eq!(guest.count(Signal::DataPathSwitched), 1800);
+        }
+
+        #[test]
+        fn an_interface_that_stays_without_its_vf() {
+            let mut guest = guest(true);
+            // One that never had a VF lacks none.
+            guest.paths = vec![path(PathInUse::Synthetic)];
+            guest.pass(3600);
+            assert_eq!(guest.findings(), []);
+            guest.paths = vec![path(PathInUse::Vf)];
+            guest.pass(60);
+            guest.paths = vec![path(PathInUse::Synthetic)];
+            guest.pass(585);
+            assert_eq!(guest.findings(), []);
+            guest.pass(60);
+            assert_eq!(guest.findings(), [("vf_failover", "eth0".to_owned(), "synthetic_path")]);
+            guest.paths = vec![path(PathInUse::Vf)];
+            guest.pass(15);
+            assert_eq!(guest.findings(), []);
+        }
+
+        #[test]
+        fn without_the_log_a_change_that_is_seen_counts() {
+            let mut guest = guest(true);
+            guest.has_log = false;
+            for _ in 0..4 {
+                for in_use in [PathInUse::Vf, PathInUse::Synthetic] {
+                    guest.paths = vec![path(in_use)];
+                    guest.pass(30);
+                }
+            }
+            assert_eq!(guest.findings(), [("vf_failover", "eth0".to_owned(), "data_path_switched")]);
+            assert_eq!(guest.count(Signal::DataPathSwitched), 7);
+            guest.paths = vec![path(PathInUse::Vf)];
+            guest.pass(3660);
+            assert_eq!(guest.findings(), []);
         }
 
         #[test]

@@ -264,6 +264,15 @@ impl VfMapDraft<'_> {
         self.news.push((EventKind::Migration, subject.to_owned(), text));
     }
 
+    /// Counts a signal that came so often since the last pass, and says so once.
+    pub(super) fn signals(&mut self, signal: Signal, count: u64, subject: &str, text: String) {
+        if count == 0 {
+            return;
+        }
+        self.signal(signal, subject, text);
+        self.map.signals.entry(signal).or_default().count += count - 1;
+    }
+
     /// Says that something in the map changed, and counts its generation.
     pub(super) fn changed(&mut self, pf: PciAddress, key: &str, text: String) {
         self.news.push((EventKind::VfChanged, key.to_owned(), text));

@@ -84,6 +84,8 @@ pub(super) const SOURCES: &[Source] = &[
         line(Function, "failed to write request error reg: %d", MessageKind::CommandFailed),
     ]},
     Source { drivers: PVRDMA, file: "drivers/infiniband/hw/vmw_pvrdma/pvrdma_main.c", lines: &[
+        // After the interface was down and up again, as it is when the machine is moved.
+        line(Function, "failed to activate device during link up", MessageKind::DeviceHealth),
         line(Function, "failed to activate device", MessageKind::ProbeFailed),
         line(Function, "failed to find paired net device", MessageKind::ProbeFailed),
         line(Function, "could not create binding, error: %d", MessageKind::CommandFailed),
