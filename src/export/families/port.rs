@@ -241,8 +241,9 @@ fn port_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
 fn port_physical_state(view: &ReportView<'_>, out: &mut Series<'_, '_>) {
     for row in &view.ports {
         let (Reading::Value(now), [device, number]) = (row.port.physical_state, labels(row)) else { continue };
-        // Of a port that is ACTIVE it says nothing more.
-        let shown = |state: &PhysicalState| !row.brief || (*state == now && !row.port.is_active());
+        // Of a port that is ACTIVE it says nothing more, and one whose state is unknown may be.
+        let is_down = row.port.state.value().is_some() && !row.port.is_active();
+        let shown = |state: &PhysicalState| !row.brief || (*state == now && is_down);
         for state in PhysicalState::ALL.into_iter().filter(shown) {
             out.gauge(&[device, number, state.as_str().into()], state == now);
         }
