@@ -1,13 +1,15 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture soak state bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice release arm64 lab-arm64
+.PHONY: help run test lab capture capture-libvirt shuffles soak state bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice release arm64 lab-arm64
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
 	@echo 'make test   installs what the tests need, then runs everything, virtual machines included where there can be any'
 	@echo 'make lab    the scenarios on real kernels alone (Debian 12 on x86_64, as root; no KVM needed), and what the agent costs there'
 	@echo 'make capture   records the hosts of the lab anew that the tests have, tests/cases/hosts/lab-*'
+	@echo 'make capture-libvirt   records anew what a real libvirtd writes of a machine that is saved, moved and killed'
+	@echo 'make shuffles   the timelines of VF maps in 10,000 orders each (LANEWATCH_SHUFFLES says how many)'
 	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
 	@echo 'make state  baselines accepted beside an agent 100 times on tmpfs, ext4 and overlayfs, and 500 agents killed'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
@@ -49,6 +51,13 @@ lab: lab-image
 
 capture: lab-image
 	$(CARGO) test --locked --test lab -- --ignored captures::
+
+capture-libvirt:
+	bash tests/libvirt/record.sh src/watch/vfmap/tests/libvirt.txt
+
+shuffles: export LANEWATCH_SHUFFLES ?= 10000
+shuffles:
+	$(CARGO) test --locked --lib -- --nocapture vfmap::tests::order::every_interleaving vfmap::tests::libvirt
 
 state:
 	bash tests/state.sh

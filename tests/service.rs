@@ -154,6 +154,19 @@ fn a_read_that_hangs_does_not_keep_it_alive() {
     assert!(late.log().contains("not responding") && late.log().contains("message=stopped"), "{}", late.log());
 }
 
+/// What prints and ends does so as well, and says what it could not read.
+#[test]
+fn a_read_that_hangs_keeps_no_command_alive() {
+    let directory = TempDir::new().unwrap();
+    let Some(_hanging) = HangingHost::new(directory.path()) else { return };
+    for command in ["check", "vf"] {
+        let mut run = program();
+        run.args([command, "--timeout", "1s", "--storage.path", "/nonexistent", "--path.rootfs"]).arg(directory.path());
+        let output = to_its_end(run, Duration::from_secs(20));
+        assert!(output.code.is_some() && !output.stdout.is_empty(), "{command}: {output:?}");
+    }
+}
+
 /// Scrapes until a finding of the degraded link is there with this severity.
 fn until_severity(server: &Server, severity: &str) {
     let wanted = format!("lanewatch_finding{{check=\"pcie_degraded\",severity=\"{severity}\"");

@@ -57,6 +57,13 @@ impl CollectorHarness {
         self.readers.clear();
     }
 
+    /// Makes it the running kernel's own view; readers are opened again.
+    pub(crate) fn set_live(&mut self) {
+        self.host.live = true;
+        self.collector = (self.spec.make)(&Setup { host: self.host.clone(), filter: self.filter.clone() });
+        self.readers.clear();
+    }
+
     /// Lists the devices, opens and closes readers to match, and returns the keys.
     pub(crate) fn discover(&mut self) -> Result<Vec<String>, ReadError> {
         let mut cx = ReadContext::new(&self.host, self.now, Depth::Full);

@@ -277,6 +277,25 @@ mod tests {
         assert_eq!(facts::<Pf>(&harness.read()), []);
     }
 
+    /// `echo 0 > sriov_numvfs` takes the PF's lock and, once it has taken the VF's driver away, waits with the VF's lock
+    /// until its user is gone. Whoever reads these files then waits in the kernel, and no signal ends that.
+    #[test]
+    fn what_a_removal_locks_is_not_read_of_a_running_host() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        harness.set_live();
+        card(&harness, "0x020000", 2);
+        harness.memory.remove(format!("{}/driver", directory(1)));
+        for _ in 0..20 {
+            let pf = read(&mut harness);
+            assert_eq!((pf.configured, pf.vfs[1].driver_override.clone()), (Some(2), None));
+        }
+        let opened = harness.opened.lock().unwrap();
+        let locked =
+            |path: &Path| path.ends_with("sriov_numvfs") || *path == *format!("{}/driver_override", directory(1));
+        assert_eq!(opened.iter().find(|path| locked(path)), None);
+        assert!(opened.iter().any(|path| *path == *format!("{}/driver_override", directory(0))));
+    }
+
     #[test]
     fn a_group_shared_only_with_bridges_is_isolated() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());

@@ -66,15 +66,15 @@ impl VfFiles {
     }
 
     fn read_details(&mut self, cx: &mut ReadContext<'_>) {
-        let group = link_name(cx, &self.group_link).and_then(|name| name.parse().ok());
-        self.known.iommu_group = group;
-        self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(cx, group));
         // Reading it waits for the device's lock, which is held while the removal of a function waits for whoever has it
-        // open. Such a function has lost its driver already.
+        // open. Such a function has lost its driver already, so it is read right after the driver was seen.
         if self.known.driver.is_some() || !cx.host.live {
             let file = self.directory.join("driver_override");
             self.known.driver_override = PolledFile::new(file).read(cx, driver_override).value();
         }
+        let group = link_name(cx, &self.group_link).and_then(|name| name.parse().ok());
+        self.known.iommu_group = group;
+        self.known.group_shared_with = group.map_or_else(Arc::default, |group| self.others(cx, group));
         self.known.node = node(cx, &self.directory, self.known.driver.as_deref());
         let vectors = list(cx, &self.directory.join("msi_irqs")).len();
         self.known.msix = u32::try_from(vectors).ok().filter(|vectors| *vectors > 0);
