@@ -68,10 +68,8 @@ fn vfs(kernel: Kernel) {
     let table = guest.sh("for i in 1 2 3 4 5; do lanewatch vf --timeout 60s && break; done");
     assert!(table.contains("02:00:00:00:00:10") && table.contains("vm7"), "{table}");
 
-    // Another network namespace has an interface of a VF. Nobody shows it while nobody lives there.
+    // Another network namespace has an interface of a VF: its name is known, though no process is in it.
     guest.sh(&format!("ip netns add n1; ip link set $(ls /sys/bus/pci/devices/{PF}/virtfn2/net) netns n1"));
-    guest.wait_for("lanewatch_vf_holder_info", &[("pf", PF), ("vf", "2"), ("holder_kind", "unknown")], Some(1.0));
-    guest.sh("(setsid ip netns exec n1 sleep 600 >/dev/null 2>&1 &)");
     let namespace = [("pf", PF), ("vf", "2"), ("holder_kind", "netns"), ("holder", "n1")];
     guest.wait_for("lanewatch_vf_holder_info", &namespace, Some(1.0));
 
