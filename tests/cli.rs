@@ -64,7 +64,10 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
             vec!["--web.telemetry-path", "metrics"],
             "command line: --web.telemetry-path: \"metrics\" is not a path such as /metrics; / alone, /-/ and /api/ are reserved",
         ),
-        (vec!["--web.max-requests", "1000000"], "command line: --web.max-requests: 1000000 is not from 0 to 100000"),
+        (
+            vec!["--web.max-requests", "1000000"],
+            "command line: --web.max-requests: 1000000 is not between 0 and 100000",
+        ),
         (
             vec!["bench", "--gid-index", "999999"],
             "invalid value '999999' for '--gid-index <N>': 999999 is not in 0..=255",
@@ -116,7 +119,7 @@ fn a_root_without_sysfs_is_unknown_and_not_ok() {
     }
     fs::create_dir_all(place.path().join("empty/sys/class/net")).unwrap();
     let output = lanewatch_in(place.path(), &["check", "--path.rootfs", "empty"]);
-    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "OK: no RDMA device here\n"));
+    assert_eq!((output.code, output.stdout.as_str()), (Some(0), "OK: no RDMA devices found\n"));
     let output = run(&place, &["check", "--no-collector.rdma"]);
     assert_eq!(output.stdout.lines().next(), Some("OK: RDMA devices are not read (collector rdma is off)"));
 }
@@ -159,15 +162,15 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             "[probe]\nduration = \"1500ms\"\n",
             ": probe.duration: \"1500ms\" is not a whole number of seconds from 1s to 10m",
         ),
-        ("[probe]\nbudget = 0.5\n", ": probe.budget: 0.5 is not from 0.00001 to 0.1"),
+        ("[probe]\nbudget = 0.5\n", ": probe.budget: 0.5 is not between 0.00001 and 0.1"),
         ("[probe]\nbudget = 1e-300\n", ": probe.budget: 0.000"),
-        ("[probe]\nbudget = nan\n", ": probe.budget: NaN is not from 0.00001 to 0.1"),
-        ("[probe]\nmost-load = 0.0\n", ": probe.most-load: 0 is not from 0.01 to 100"),
+        ("[probe]\nbudget = nan\n", ": probe.budget: NaN is not between 0.00001 and 0.1"),
+        ("[probe]\nmost-load = 0.0\n", ": probe.most-load: 0 is not between 0.01 and 100"),
         ("[probe]\ninterval = \"10y\"\n", ": probe.interval: \"10y\" is not a time from 1m to 30d, such as 6h"),
         ("[probe]\nduration = \"11m\"\n", ": probe.duration: \"11m\" is not a whole number of seconds from 1s to 10m"),
-        ("[probe]\nqueue-pairs = 1025\n", ": probe.queue-pairs: 1025 is not from 1 to 1024"),
-        ("[probe]\ngid-index = 999999\n", ": probe.gid-index: 999999 is not from 0 to 255"),
-        ("[web]\nmax-requests = 100001\n", ": web.max-requests: 100001 is not from 0 to 100000"),
+        ("[probe]\nqueue-pairs = 1025\n", ": probe.queue-pairs: 1025 is not between 1 and 1024"),
+        ("[probe]\ngid-index = 999999\n", ": probe.gid-index: 999999 is not between 0 and 255"),
+        ("[web]\nmax-requests = 100001\n", ": web.max-requests: 100001 is not between 0 and 100000"),
         ("[web]\ntelemetry-path = \"/\"\n", ": web.telemetry-path: \"/\" is not a path such as /metrics; / alone, /-/"),
         ("[web]\ntelemetry-path = \"/a/../b\"\n", ": web.telemetry-path: \"/a/../b\" is not a path such as"),
         ("[web]\ntelemetry-path = \"/metrics/\"\n", ": web.telemetry-path: \"/metrics/\" is not a path such as"),
@@ -175,14 +178,14 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
             "[web]\ntelemetry-path = \"/m\u{e9}trics\"\n",
             ": web.telemetry-path: \"/m\u{e9}trics\" is not a path such as",
         ),
-        ("[policy.threshold]\nflaps-critical = 0\n", ": policy.threshold.flaps-critical: 0 is not from 1 to 1000"),
+        ("[policy.threshold]\nflaps-critical = 0\n", ": policy.threshold.flaps-critical: 0 is not between 1 and 1000"),
         (
             "[policy.threshold]\ncorrectable-aer-per-hour = 1000000001\n",
-            ": policy.threshold.correctable-aer-per-hour: 1000000001 is not from 0 to 1000000000",
+            ": policy.threshold.correctable-aer-per-hour: 1000000001 is not between 0 and 1000000000",
         ),
         (
             "[policy.threshold.errors]\nsymbol_error = 1000000000001\n",
-            ": policy.threshold.errors.symbol_error: 1000000000001 is not from 0 to 1000000000000",
+            ": policy.threshold.errors.symbol_error: 1000000000001 is not between 0 and 1000000000000",
         ),
         (
             "[[policy.port]]\nmatch = \".*\"\nrate = \"1e300 Gb/s\"\n",
@@ -192,7 +195,7 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ("[policy.threshold]\nsettle = \"2d\"\n", ": policy.threshold.settle: \"2d\" is not a time from 0s to 1d"),
         ("[path]\nsysfs = \"/nowhere\"\n", ": path.sysfs: /nowhere is not a directory"),
         ("[probe]\npatience = \"1h\"\n", ": probe.patience: \"1h\" is not a time from 1s to 10m"),
-        ("[probe]\nsize = 0\n", ": probe.size: 0 is not from 1 to 1073741824"),
+        ("[probe]\nsize = 0\n", ": probe.size: 0 is not between 1 and 1073741824"),
         (
             "[probe]\nprobes = [\"rdma_peer\"]\n",
             ": probe.peers.list: is missing: rdma_peer needs the list of hosts that benchmark each other",
@@ -211,7 +214,7 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ),
         (
             "[probe.peers]\nconcurrency = 1\n",
-            ": probe.peers.concurrency: 1 is not from 2 to 100000: two hosts are a pair",
+            ": probe.peers.concurrency: 1 is not between 2 and 100000: two hosts are a pair",
         ),
         ("[probe.peers]\nname = \"\"\n", ": probe.peers.name: \"\" is not a name of this host, such as node17"),
         ("[probe.peers.tls]\ncert-file = \"c\"\n", ": probe.peers.tls.key-file: is missing: cert-file needs its key"),
@@ -548,7 +551,7 @@ fn what_cannot_be_kept_is_said_once() {
     let all = ["baseline", "accept", "--path.rootfs", "host", "--storage.path", "file/state"];
     let output = lanewatch_in(place.path(), &all);
     assert_eq!(output.code, Some(1));
-    for why in ["nothing is known: there is no ", "state/state.json cannot be read ("] {
+    for why in ["no state yet: ", "state/state.json cannot be read ("] {
         let shown = lanewatch_in(place.path(), &["baseline", "show", "--storage.path", "state"]);
         assert_eq!((shown.code, shown.stdout.as_str()), (Some(1), ""));
         assert!(is_one_line(&shown.stderr) && shown.stderr.contains(why), "{}", shown.stderr);

@@ -36,7 +36,7 @@ fn the_limiting_hop_is_named_with_its_reason() {
     for part in [
         "\n  200 Gb/s of 200 Gb/s: nothing on the PCIe path holds it back (the PCIe path carries 252.1 Gb/s)\n",
         "\n    ┃  8 GT/s x8 = 63.0 Gb/s  ◀ the limit\n",
-        "\n    ┃  degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s\n",
+        "\n    ┃  degraded in speed and width: both ends support 16 GT/s x16 = 252.1 Gb/s\n",
         "  critical pcie_degraded 0000:0c:00.0 (speed_and_width), first seen now\n",
         "\n  63.0 Gb/s of 200 Gb/s: the link above 0000:0c:00.0 is the limit (trained at 8 GT/s x8, both ends",
         "NUMA node 1      CPUs 4-7\n",
@@ -98,7 +98,7 @@ fn what_is_not_here_is_said_in_one_line() {
     let root = host();
     let nobody = |name: &str| {
         let there = "mlx5_0 (0000:05:00.0, ib0), mlx5_1 (0000:0c:00.0, ib2)";
-        format!("lanewatch: no device, port, PCI address or interface {name:?} here; there is {there}\n")
+        format!("lanewatch: no device, port, PCI address or interface {name:?} on this host; it has {there}\n")
     };
     for (wanted, line) in [
         ("mlx5_9", nobody("mlx5_9")),
@@ -114,8 +114,8 @@ fn what_is_not_here_is_said_in_one_line() {
     }
     let empty = TempDir::new().unwrap();
     let none = explain(&empty, &[]);
-    assert_eq!((none.code, none.stdout.as_str()), (Some(0), "no RDMA device here\n"));
-    let line = "lanewatch: no device, port, PCI address or interface \"mlx5_0\" here; there is none\n";
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), "no RDMA devices found\n"));
+    let line = "lanewatch: no device, port, PCI address or interface \"mlx5_0\" on this host; it has none\n";
     assert_eq!(explain(&empty, &["mlx5_0"]).stderr, line);
 }
 

@@ -46,12 +46,12 @@ pub(super) fn acs(view: &View<'_>) -> Option<String> {
                 continue;
             };
             if switches(above_nic).is_some_and(AcsSwitches::redirects_requests) {
-                let text = format!("from {} to GPU {} by request redirect on {above_nic}", nic.device, gpu.address);
+                let text = format!("from {} to GPU {} (request redirect on {above_nic})", nic.device, gpu.address);
                 directions.insert((text, above_nic));
             }
             if switches(above_gpu).is_some_and(AcsSwitches::redirects_completions) {
                 let text =
-                    format!("what {} reads of GPU {} by completion redirect on {above_gpu}", nic.device, gpu.address);
+                    format!("reads by {} from GPU {} (completion redirect on {above_gpu})", nic.device, gpu.address);
                 directions.insert((text, above_gpu));
             }
         }
@@ -62,8 +62,7 @@ pub(super) fn acs(view: &View<'_>) -> Option<String> {
     let more = if more > 0 { format!(", and {more} more") } else { String::new() };
     (!directions.is_empty()).then(|| {
         format!(
-            "ACS sends GPUDirect traffic up to the CPU that could stay in its PCIe switch: {}{more}. ACS isolates guests, and none \
-             is here: turn it off in the BIOS, or with the kernel argument pci=disable_acs_redir={}.",
+            "ACS sends GPUDirect traffic through the CPU although it could stay within its PCIe switch: {}{more}. ACS isolates guests, and this host has none: turn it off in the BIOS, or with the kernel argument pci=disable_acs_redir={}.",
             shown.join(", "),
             ports.into_iter().collect::<Vec<_>>().join(";")
         )

@@ -84,7 +84,7 @@ fn judge(view: &View<'_>, function: &PciFunction, [correctable, nonfatal, fatal]
     let seen = if names.is_empty() { String::new() } else { format!(" (since boot: {})", names.join(", ")) };
     let advice = match class {
         AerSeverity::Correctable => {
-            "the link corrected them; if they continue, check the card's seating, the riser and the retimer"
+            "the link corrected them; if they continue, reseat the card and check the riser and the retimer"
         }
         AerSeverity::Nonfatal => "PCIe transactions were lost; check the kernel log for the TLP header",
         AerSeverity::Fatal => "the link is unreliable; drain the host, check the kernel log, then reseat the card",

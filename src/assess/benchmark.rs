@@ -178,7 +178,7 @@ fn below_history(measured: &Measurements, past: &BenchmarkHistory, profile: &str
         let usual = past.usual(profile, |m| m.latency(*direction, *statistic));
         if let Some(usual) = usual.filter(|usual| *value > usual / OF_HISTORY) {
             return Some(format!(
-                "a {} takes {:.2} us; usual on this host: {:.2} us",
+                "a {} takes {:.2} µs; usual on this host: {:.2} µs",
                 direction.as_str(),
                 value * 1e6,
                 usual * 1e6

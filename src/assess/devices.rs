@@ -69,8 +69,7 @@ pub fn dead(view: &View<'_>, verdicts: &mut Verdicts) {
         let (Some(driver), Some(_), true) = (&function.driver, function.ids, siblings > 0) else { continue };
         let address = function.address;
         let summary = format!(
-            "{address} has its driver ({driver}) and neither an RDMA device nor an interface, while {} of its model on \
-             this host work: its firmware or driver failed. Read the kernel log for {address}, then unbind and bind its \
+            "{address} is bound to {driver} but has neither an RDMA device nor an interface, although {} of its model work on this host: its firmware or driver failed. Check the kernel log for {address}, then unbind and bind its \
              driver or power-cycle the host.",
             counted(siblings, "function"),
         );
@@ -109,12 +108,12 @@ fn unused(view: &View<'_>, card: &RdmaCard) -> Option<(Severity, FindingReason, 
     let address = card.address;
     let siblings = siblings(view, card.ids);
     let beside = if siblings > 0 {
-        format!(", while {} of its model on this host work", counted(siblings, "function"))
+        format!(", although {} of its model work on this host", counted(siblings, "function"))
     } else {
         String::new()
     };
     let (vendor, device) = card.ids;
-    let kind = if card.class.is_fabric() { "an RDMA card" } else { "a network card that can do RDMA" };
+    let kind = if card.class.is_fabric() { "an RDMA card" } else { "an RDMA-capable network card" };
     let name = format!("{address} ({vendor:04x}:{device:04x}), {kind},");
     if let Some(driver) = &card.driver {
         // Cards that run Ethernet need no RDMA device.
@@ -123,7 +122,7 @@ fn unused(view: &View<'_>, card: &RdmaCard) -> Option<(Severity, FindingReason, 
         }
         if card.lacks_rdma_driver {
             let module = if **driver == *"mlx5_core" { "mlx5_ib" } else { "its RDMA module" };
-            let text = format!("{name} has its driver ({driver}) and no RDMA device: load {module}.");
+            let text = format!("{name} is bound to {driver} but has no RDMA device: load {module}.");
             return Some((Severity::Warning, FindingReason::NoRdmaDevice, text));
         }
         // Beside others that work, device_missing says it.
@@ -131,8 +130,7 @@ fn unused(view: &View<'_>, card: &RdmaCard) -> Option<(Severity, FindingReason, 
             return None;
         }
         let text = format!(
-            "{name} has its driver ({driver}) and neither an RDMA device nor an interface. Read the kernel log for \
-             {address}: the driver or the firmware failed, or the driver's RDMA module is not loaded."
+            "{name} is bound to {driver} but has neither an RDMA device nor an interface. Check the kernel log for {address}: the driver or the firmware failed, or the driver's RDMA module is not loaded."
         );
         return Some((Severity::Warning, FindingReason::NoRdmaDevice, text));
     }
@@ -150,7 +148,7 @@ fn unused(view: &View<'_>, card: &RdmaCard) -> Option<(Severity, FindingReason, 
         return Some((Severity::Warning, FindingReason::ProbeFailed, text));
     }
     let text = format!(
-        "{name} has no driver{beside}: see `dmesg` for {address}, then load its driver (`lspci -k -s {address}` names it). \
+        "{name} has no driver{beside}: check `dmesg` for {address}, then load its driver (`lspci -k -s {address}` names it). \
          If it is unused on purpose, add a policy exception."
     );
     let severity = if siblings > 0 || card.class.is_fabric() { Severity::Warning } else { Severity::Info };

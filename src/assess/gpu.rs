@@ -133,12 +133,12 @@ pub fn far(view: &View<'_>, verdicts: &mut Verdicts) {
         let (reason, before) = match learned {
             Some(before) if before < distance => (
                 FindingReason::Baseline,
-                format!("it had one at {before} before. Check whether a card was moved or is missing"),
+                format!("the baseline has one at {before}. Check whether a card was moved or is missing"),
             ),
             _ if is_odd => (
                 FindingReason::Peers,
                 format!(
-                    "{near} of {all} GPUs of its model have one below their own switch. Check whether its card is missing or in another slot"
+                    "{near} of {all} GPUs of its model have one on their own switch. Check whether its card is missing or in the wrong slot"
                 ),
             ),
             _ => {
@@ -147,7 +147,7 @@ pub fn far(view: &View<'_>, verdicts: &mut Verdicts) {
             }
         };
         let summary = format!(
-            "The {} GPU {} has no RDMA card nearer than {distance}; {before}. Transfers between GPU and network then go through the CPU.",
+            "The {} GPU {} has no RDMA card nearer than {distance}; {before}. Transfers between this GPU and the network go through the CPU.",
             vendor_name(gpu.ids.own.0),
             gpu.address
         );

@@ -318,7 +318,7 @@ pub fn piled_up(view: &View<'_>, verdicts: &mut Verdicts) {
         let set = |vector: &&IrqVector| vector.effective.clone().or_else(|| vector.allowed.clone());
         let pinned = there.iter().filter(|vector| set(vector).is_some_and(|set| set.len() == 1)).count();
         let spread = if pinned > 1 {
-            "spread them, one vector a CPU, with `echo CPU > /proc/irq/N/smp_affinity_list`"
+            "spread them, one vector per CPU, with `echo CPU > /proc/irq/N/smp_affinity_list`"
         } else {
             "one queue carries most of the traffic: check the number of queues and flow steering (`ethtool -l`, \
              `ethtool -x`)"

@@ -182,10 +182,10 @@ const fn title(kind: MessageKind) -> &'static str {
 fn advice_for(group: &MessageGroup) -> &'static str {
     match group.kind {
         MessageKind::ModulePlugged if group.text.contains("nplugged") || group.text.contains("removed") => {
-            "If nobody unplugged it, reseat the cable or module."
+            "If nobody unplugged it, reseat the cable or the module."
         }
         MessageKind::ModulePlugged if group.text.contains("disabled") => {
-            "The port's module is switched off: by software, or by the firmware after an error before this line."
+            "The port's module is switched off: by software, or by the firmware after an error logged before this line."
         }
         kind => advice(kind),
     }
@@ -206,20 +206,20 @@ pub(super) fn advice(kind: MessageKind) -> &'static str {
             "The link corrected the error; frequent errors mean a bad contact, so reseat the card."
         }
         MessageKind::IommuFault => {
-            "The device accessed memory that is not its own: check its driver, or the guest that uses it."
+            "The device accessed memory it has no access to: check its driver, or the guest that uses it."
         }
         MessageKind::PcieBandwidthLimited => {
-            "The link that it names carries less than the card could: see the pcie_* findings of this device."
+            "The link it names carries less than the card supports: see the pcie_* findings of this device."
         }
         MessageKind::CommandFailed => {
-            "The firmware refuses what connections need: update the firmware, then reset the card or reload its driver."
+            "The firmware rejects commands that connections need: update the firmware, then reset the card or reload its driver."
         }
         MessageKind::ProbeFailed => {
-            "The driver could not take the card over: read the lines before this one, power-cycle the host, then update \
+            "The driver could not initialise the card: read the log lines before this one, power-cycle the host, then update \
              the firmware."
         }
         MessageKind::CardRemoved => {
-            "The card left its slot or lost its link: check seat, riser and power of this slot."
+            "The card left its slot or lost its link: check its seating, the riser and the slot's power."
         }
         MessageKind::SlotPower => {
             "The slot does not give enough power: use a slot or riser with more power, connect the card's power cable, \
@@ -236,7 +236,7 @@ pub(super) fn advice(kind: MessageKind) -> &'static str {
         }
         MessageKind::CableFault => "The cable is bad or shorted: replace it.",
         MessageKind::HighTemperature => "Check the airflow at this slot.",
-        MessageKind::TxTimeout => "A queue stands still: check interrupts, firmware and pause frames of this port.",
+        MessageKind::TxTimeout => "A queue has stopped: check interrupts, firmware and pause frames of this port.",
         MessageKind::VfResetFailed => {
             "The function did not come back from its reset: stop the guest that uses it and reset the function again; if \
              that fails, restart the host."
@@ -249,16 +249,20 @@ pub(super) fn advice(kind: MessageKind) -> &'static str {
         MessageKind::QpError => {
             "A connection failed. If the other end is healthy, the two ends disagree about addresses or keys."
         }
-        MessageKind::PcieSlotPower => "Working cards log this, too; it matters only with other trouble.",
+        MessageKind::PcieSlotPower => "Healthy cards log this, too; it matters only together with other faults.",
         MessageKind::ModulePlugged | MessageKind::LinkUp | MessageKind::LinkDown => {
-            "If nobody worked there, check cable, module and switch port."
+            "If nobody was working on the link, check cable, module and switch port."
         }
-        MessageKind::RegisterDenied => "A tool asked a restricted function for a register: leave that function out.",
+        MessageKind::RegisterDenied => {
+            "A tool read a register that this function may not access: exclude the function in that tool."
+        }
         MessageKind::FirmwareReset => "The firmware was reset: by an operator, a tool or the driver.",
         MessageKind::VfReset => {
-            "A VF is being reset: if often, usually the guest and the PF disagree about its settings."
+            "A VF was reset. If this happens often, the guest and the PF usually disagree about its settings."
         }
-        MessageKind::VfDenied => "A guest asked for what its VF may not do: check trust and MAC of the VF.",
+        MessageKind::VfDenied => {
+            "A guest requested something that its VF is not allowed to do: check the VF's trust setting and MAC address."
+        }
     }
 }
 

@@ -103,10 +103,8 @@ fn of_links(check: Check) -> (String, String) {
         Check::LinkQuality => (
             format!("as in the limit; {} for a lane", held(LANE_HOLD)),
             format!(
-                "{LOST} lost codewords in 12m, critical in 3 of 10 such windows or at 1 a second for 1m; before correction \
-                 more than {RAW_OPTICAL:e} of the bits (25 Gb/s lanes, copper: {RAW_COPPER:e}) in the worst minute of 2 of 3 \
-                 windows of 10m; codewords in the last third of what FEC corrects in 3 of 5 windows of 2m; a lane {UNEVEN} \
-                 times worse than the others"
+                "{LOST} lost codewords in 12m, critical in 3 of 10 such windows or at 1 per second for 1m; raw bit error ratio above {RAW_OPTICAL:e} (25 Gb/s lanes, copper: {RAW_COPPER:e}) in the worst minute of 2 of 3 \
+                 windows of 10m; codewords in the last third of what FEC corrects in 3 of 5 windows of 2m; a lane with {UNEVEN} times the errors of the others"
             ),
         ),
         _ => (held(HOT_HOLD), format!("{HOT_MARGIN} K below the sensor's own limit; critical at the limit")),
@@ -181,10 +179,9 @@ pub fn details(check: Check) -> CheckDetails {
             keys = &["policy.devices"];
             (held(DEVICE_HOLD), "not listed by the kernel".to_owned())
         }
-        Check::DeviceNoDriver => (
-            held(NO_DRIVER_HOLD),
-            "an RDMA card without driver or RDMA device; given away (vfio-pci) is fine".to_owned(),
-        ),
+        Check::DeviceNoDriver => {
+            (held(NO_DRIVER_HOLD), "an RDMA card without driver or RDMA device; bound to vfio-pci is fine".to_owned())
+        }
         Check::NicHot => of_links(check),
         Check::GpuNicFar => (
             held(DEVICE_HOLD),

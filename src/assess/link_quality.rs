@@ -121,8 +121,7 @@ fn raw_errors(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> O
     });
     let state = if raw >= RAW_END { "FEC is at its limit" } else { "No data is lost yet" };
     let summary = format!(
-        "{key}: {raw:.0e} of the bits are wrong before correction{}, allowed are {limit:e}. {state}. Clean or replace that \
-         cable or module at the next chance.",
+        "{key}: {raw:.0e} of the bits are wrong before correction{}; the limit is {limit:e}. {state}. Clean or replace that cable or module at the next opportunity.",
         share.unwrap_or_default()
     );
     Some(condition(key, Severity::Warning, FindingReason::RawErrors, summary))
@@ -139,8 +138,7 @@ fn nearly_lost(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> 
         return None;
     }
     let summary = format!(
-        "{key}: in {windows} of the last 5 windows of 2 min, codewords had {least} or more wrong symbols of the {most} that FEC \
-         corrects. No data is lost yet. Clean or replace that cable or module at the next chance."
+        "{key}: in {windows} of the last 5 windows of 2 min, codewords had at least {least} wrong symbols; FEC corrects up to {most}. No data is lost yet. Clean or replace that cable or module at the next opportunity."
     );
     Some(condition(key, Severity::Warning, FindingReason::FecMargin, summary))
 }

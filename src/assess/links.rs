@@ -53,7 +53,7 @@ const fn meaning(cause: LinkCause) -> (Option<FindingReason>, &'static str) {
     match (cause.state, cause.substate) {
         (0, Some(1 | 4)) => (
             Some(NoPartner),
-            "the other end does not respond ({}). Check first that its port is on and this cable leads to it",
+            "the other end does not respond ({}). First check that its port is on and that this cable leads to it",
         ),
         (0, Some(5 | 6)) | (2, Some(4 | 5)) => (
             Some(SettingsDiffer),
@@ -71,7 +71,7 @@ const fn meaning(cause: LinkCause) -> (Option<FindingReason>, &'static str) {
         ),
         (2, _) => (
             Some(TrainingFailed),
-            "the ends do not agree on the signal ({}). Compare FEC and speed of both ends, then change the cable",
+            "the two ends cannot synchronise ({}). Compare FEC and speed of both ends, then change the cable",
         ),
         (3, Some(2)) => (
             Some(CableUnsupported),
@@ -80,7 +80,7 @@ const fn meaning(cause: LinkCause) -> (Option<FindingReason>, &'static str) {
         (3, _) => (Some(SignalBad), "the signal is bad ({}). Reseat and clean both ends, then change cable or modules"),
         (4, _) => (
             Some(NoCable),
-            "no cable is seen in its cage. Plug or reseat it; if the port is unused, set `up = false` for it in the policy",
+            "no cable detected. Plug it in or reseat it; if the port is unused, set `up = false` for it in the policy",
         ),
         (5, Some(1)) => (
             Some(CableUnsupported),
@@ -94,7 +94,7 @@ const fn meaning(cause: LinkCause) -> (Option<FindingReason>, &'static str) {
         }
         (9, _) => (Some(ModuleHot), "the module is too hot ({}). Check airflow and fans, then the module"),
         (10, _) => (Some(ModuleFault), "the module does not work ({}). Reseat it, then replace it"),
-        _ => (None, "no carrier; the driver says: {}. Check cable, module and the other end"),
+        _ => (None, "no carrier; the driver reports: {}. Check cable, module and the other end"),
     }
 }
 

@@ -82,8 +82,7 @@ pub fn links(view: &View<'_>, verdicts: &mut Verdicts) {
         let device = view.lanes.devices_on(link.name).first().cloned();
         if link.device.off_bus {
             let summary = format!(
-                "{} is not responding: its configuration space reads all ones, so it fell off the bus. Check the kernel log \
-                 for AER and DPC. Usually a power cycle or reseating is needed.",
+                "{} is not responding: its configuration space reads all ones, so it fell off the bus. Check the kernel log for AER and DPC. It usually takes a power cycle or a reseat.",
                 link.name
             );
             let condition =
@@ -319,9 +318,8 @@ fn cause(view: &View<'_>, link: &Link, alone: bool) -> Option<(FindingReason, Se
     }
     // Cards whose port is faster than their link may be halves of one: the other half has no RDMA device, no interface.
     let unless = if alone { ", unless the card has a second link (Socket Direct) for the rest" } else { "" };
-    let text = format!(
-        "that is the maximum of the card, so it is a design limit{unless}: plan with the share, not with the rate."
-    );
+    let text =
+        format!("that is the maximum of the card, so it is a design limit{unless}: plan with the share, not the rate.");
     Some((FindingReason::ByDesign, Severity::Info, WIDTH_HOLD, text))
 }
 

@@ -185,7 +185,7 @@ pub fn saturated(view: &View<'_>, verdicts: &mut Verdicts) {
         }
         let names = stuck.join(", ");
         let summary = format!(
-            "{key}: {names} reached the maximum of their counters and no longer count, so a flat line does not mean that nothing happens. \
+            "{key}: {names} reached their maximum and no longer count, so a flat graph does not mean that nothing is happening. \
              Reset them with the fabric's tools (`perfquery -R`)."
         );
         verdicts.found(

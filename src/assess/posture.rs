@@ -54,7 +54,7 @@ fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
         .collect();
     let governor = (!slow.is_empty()).then(|| {
         format!(
-            "The CPU frequency governor is {}: CPUs that clock down handle interrupts and small messages late. \
+            "The CPU frequency governor is {}: CPUs that lower their clock respond late to interrupts and small messages. \
              `cpupower frequency-set -g performance` (or a tuned profile) fixes that.",
             slow.join(", ")
         )
@@ -92,7 +92,7 @@ fn of_posture(view: &View<'_>, posture: &Posture) -> [Aspect; 6] {
         let list: Vec<String> =
             posture.driver_versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
         format!(
-            "Drivers of one stack have different versions ({}), a combination that is not tested: install one release.",
+            "Drivers of one stack have different versions ({}), an untested combination: install them all from one release.",
             list.join(", ")
         )
     });
@@ -147,7 +147,7 @@ fn numa(view: &View<'_>) -> Option<String> {
     let names: Vec<&str> = devices.map(|device| device.name.as_str()).collect();
     (!names.is_empty()).then(|| {
         format!(
-            "The NUMA node of {} is unknown: programs and interrupts cannot be placed next to it. Update the BIOS, or set the \
+            "The NUMA node of {} is unknown: programs and interrupts cannot be placed near it. Update the BIOS, or set the \
              guest's NUMA topology.",
             names.join(", ")
         )

@@ -63,8 +63,7 @@ pub fn limit_near(view: &View<'_>, verdicts: &mut Verdicts) {
             RdmaResource::Object => ("objects (queue pairs, memory regions and the like)", FindingReason::HcaObject),
         };
         let summary = format!(
-            "RDMA {what} of {device} are near the limit of their control group (rdma.max): {}{more}. At the limit creating more \
-             fails with EAGAIN. Raise the limit, or look for a leak in the application.",
+            "RDMA {what} of {device} are near the limit of their control group (rdma.max): {}{more}. At the limit, creating more fails with EAGAIN. Raise the limit, or look for a leak in the application.",
             who.join(", ")
         );
         let device = DeviceName::new(device);

@@ -178,8 +178,7 @@ fn discards(rises: &Rises<'_>) -> Option<Case> {
     let all = total(dropped.iter().map(|(_, count)| *count));
     (all > ROCE_LOST).then(|| {
         let text = format!(
-            "packets were dropped in the last 5 minutes ({}). If they are of RDMA's priority, PFC is not enabled end to \
-             end",
+            "packets were dropped in the last 5 minutes ({}). If they have RDMA's priority, PFC is not enabled end to end",
             list(&dropped)
         );
         (FindingReason::Discards, text, owned(&dropped))
@@ -227,8 +226,7 @@ fn lost_all_the_same(rises: &Rises<'_>) -> Option<Case> {
     let heavy: Vec<(&str, u64)> = heavy.map(|(name, rise)| (name, rise.count)).collect();
     (!heavy.is_empty()).then(|| {
         let text = format!(
-            "packets are lost although ECN or PFC is active ({} in the last 5 minutes): check that PFC covers RDMA's \
-             priority end to end, and the drops of the switch port",
+            "packets are lost although ECN or PFC is active ({} in the last 5 minutes): check that PFC covers RDMA's priority end to end, and look for drops at the switch port",
             list(&heavy)
         );
         (FindingReason::LossDespiteControl, text, owned(&heavy))

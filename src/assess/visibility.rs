@@ -318,7 +318,7 @@ const REST: [(&str, &str); 12] = [
     ("machine", "virtualization"),
     ("netdev_setup", "interface settings"),
     ("numa", "NUMA nodes"),
-    ("pci_tree", "places of GPUs and network cards"),
+    ("pci_tree", "GPU and network card topology"),
     ("pods", "pod names"),
     ("posture", "host settings"),
     ("qid_map", "queue pair maps"),
@@ -444,7 +444,7 @@ mod tests {
         // Not: there is none.
         assert_eq!(of(&areas, "rdma").0, VisibilityLevel::Hidden);
         assert_eq!(of(&areas, "kmsg").0, VisibilityLevel::Whole);
-        assert!(summary(&areas, &[]).contains("hidden host: there is no sysfs at /sys (fix: mount"));
+        assert!(summary(&areas, &[]).contains("hidden host: no sysfs at /sys (fix: mount"));
     }
 
     #[test]

@@ -80,7 +80,7 @@ fn free(report: &HostReport, key: &PortKey, probe: Benchmark) -> Result<(), Skip
         None if !software && probe != Benchmark::Memory => {
             return Err((
                 SkipReason::Unknown,
-                format!("the traffic of {key} is unknown until its counters were read twice"),
+                format!("the traffic of {key} is unknown until its counters have been read twice"),
             ));
         }
         _ => {}

@@ -69,8 +69,8 @@ fn measure_with(nodes: &[NodeCpus], buffer: usize, time: Duration) -> Result<Mea
 
 /// Copies with the CPUs of one node in memory of another.
 fn copy(cpus: &NodeCpus, memory: &NodeCpus, buffer: usize, time: Duration) -> Result<f64, &'static str> {
-    const NO_THREAD: &str = "no thread could be started";
-    const NO_CPU: &str = "this process may not use the node's CPUs";
+    const NO_THREAD: &str = "cannot start a thread";
+    const NO_CPU: &str = "this process is not allowed to use the node's CPUs";
     // The buffers are touched first where they should stand.
     let node = memory.clone();
     let touch = thread::Builder::new().spawn(move || {

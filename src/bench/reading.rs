@@ -68,7 +68,7 @@ impl TransferKind {
     pub const fn not_comparable(self) -> Option<&'static str> {
         match self {
             Self::TcpLoopback => {
-                Some("both ends are one host, so this is the loopback interface and says nothing about the PCIe path")
+                Some("both ends are on one host, so this measured the loopback interface, not the PCIe path")
             }
             Self::Collective => Some("it uses several links at once, so it is not compared with one port"),
             _ => None,

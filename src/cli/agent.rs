@@ -50,16 +50,16 @@ pub fn serve(
 ) -> Result<ExitCode, CliError> {
     let web = settings.web(&args.web)?;
     if rustix::process::geteuid().is_root() {
-        tracing::warn!("running as root; lanewatch does not need it");
+        tracing::warn!("running as root, which lanewatch does not need");
     }
     let mut store = Store::new(settings.storage.clone());
     let own = store.take().unwrap_or_else(|error| {
-        tracing::error!("the state is not saved: {error}; it is tried again at each pass");
+        tracing::error!("cannot save the state: {error}; retrying at each pass");
         true
     });
     if !own {
         tracing::error!(
-            "another agent uses the state directory {}; this one saves no state",
+            "another agent is using the state directory {}; this one does not save its state",
             store.directory().display()
         );
     }
@@ -101,7 +101,7 @@ fn scheduler(
         return None;
     }
     if !settings.host().live {
-        tracing::error!("benchmarks are off: the agent reads another host than the one it runs on");
+        tracing::error!("benchmarks are off: the agent reads a different host than the one it runs on");
         return None;
     }
     let uname = rustix::system::uname();
@@ -199,7 +199,10 @@ pub fn run(
         let failed = failed.get();
         handle.stop();
         if !failed && timeout(LAST_SAVE, ended).await.is_err() {
-            tracing::error!("the last state is not saved: the evaluation has not ended for {} s", LAST_SAVE.as_secs());
+            tracing::error!(
+                "cannot save the final state: the evaluation has been running for {} s",
+                LAST_SAVE.as_secs()
+            );
         }
         tracing::info!("stopped");
         Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })

@@ -96,7 +96,7 @@ fn diff(settings: &Settings) -> Result<ExitCode, CliError> {
 /// Makes what is there now the baseline: the agent does it where one runs, this command otherwise.
 fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
     let mut store = Store::new(settings.storage.clone());
-    let taken = store.take().map_err(|error| anyhow::anyhow!("the baseline is not saved: {error}"))?;
+    let taken = store.take().map_err(|error| anyhow::anyhow!("cannot save the baseline: {error}"))?;
     if !taken {
         let baseline = ask_agent(&settings.storage, &Request::AcceptBaseline)?.baseline;
         return Ok(print(&show(&baseline, settings))?);
@@ -117,10 +117,10 @@ fn accept(settings: &Settings) -> Result<ExitCode, CliError> {
 /// The request cannot be written, the agent does not respond in time, or it could not do what was asked.
 pub(super) fn ask_agent(storage: &Path, request: &Request) -> anyhow::Result<Answer> {
     let answer = send(storage, request, PATIENCE)
-        .with_context(|| format!("cannot hand over a request in {}", storage.display()))?
+        .with_context(|| format!("cannot write a request to {}", storage.display()))?
         .with_context(|| {
             let seconds = PATIENCE.as_secs();
-            format!("the agent has not responded for {seconds} s; it applies the request when it does")
+            format!("the agent has not responded within {seconds} s; it will apply the request once it responds")
         })?;
     match answer.error {
         Some(error) => Err(anyhow::anyhow!("the agent: {error}")),

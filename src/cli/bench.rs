@@ -51,7 +51,8 @@ pub fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> 
         return read::run(settings, args);
     }
     if !settings.host().live && !args.force {
-        let message = "a benchmark measures this machine, but another host is to be read; --force runs it anyway";
+        let message =
+            "a benchmark measures this machine, not the host that --demo or --path.* selects; --force runs it anyway";
         return Err(CliError::Usage(message.to_owned()));
     }
     let report = read_once(settings, if args.force { Duration::ZERO } else { SAMPLE }, LIMIT)?;
@@ -147,9 +148,10 @@ fn wanted(report: &HostReport, args: &BenchArgs) -> Result<Vec<BenchmarkKey>, Cl
         .collect();
     if named.is_empty() {
         let there: Vec<String> = ports.iter().map(ToString::to_string).collect();
-        let there =
-            if there.is_empty() { "there is none".to_owned() } else { format!("there is {}", there.join(", ")) };
-        return Err(CliError::Usage(format!("no RDMA device or port {name:?} here; {there}; or name \"memory\"")));
+        let there = if there.is_empty() { "it has none".to_owned() } else { format!("it has {}", there.join(", ")) };
+        return Err(CliError::Usage(format!(
+            "no RDMA device or port {name:?} on this host; {there}; or name \"memory\""
+        )));
     }
     Ok(named)
 }

@@ -1,9 +1,11 @@
 //! How the program ends when it cannot do what was asked: one line, and an exit code that says whose fault it was.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
+use super::args::help;
 use super::config::error::{ConfigError, ConfigErrors};
 use super::output::{complain, print};
 
@@ -48,8 +50,13 @@ impl CliError {
     }
 }
 
-/// One line of what clap says about a wrong command line.
-pub fn usage(error: &clap::Error) -> CliError {
+/// One line of what clap says about a wrong command line, or the help that these arguments ask for.
+pub fn usage(error: &clap::Error, arguments: &[OsString]) -> CliError {
+    if error.kind() == ErrorKind::DisplayHelp
+        && let Some(help) = help::full(arguments)
+    {
+        return CliError::Text(help);
+    }
     if let Some(word) = no_command(error) {
         return not_a_command(word);
     }
@@ -86,7 +93,7 @@ fn no_command(error: &clap::Error) -> Option<&str> {
 
 /// What is missing where a command has commands of its own and none was named; `text` is the help that clap would show.
 fn no_subcommand(error: &clap::Error, text: &str) -> Option<String> {
-    if error.kind() != ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+    if !matches!(error.kind(), ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand | ErrorKind::MissingSubcommand) {
         return None;
     }
     let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "))?;

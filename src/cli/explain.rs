@@ -27,7 +27,7 @@ pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError
     let report = read_once(settings, Duration::ZERO, LIMIT)?;
     if let Some(node) = args.device.as_deref().and_then(numa_node) {
         let drawn = topo::tree(&report, Some(node), &style(args.color));
-        let none = || CliError::Usage(format!("no GPU, network card or NVMe drive is known on NUMA node {node}"));
+        let none = || CliError::Usage(format!("no GPU, network card or NVMe drive found on NUMA node {node}"));
         let drawn = drawn.ok_or_else(none)?;
         return Ok(print(&format!("{}\n", drawn.trim_end()))?);
     }
@@ -50,7 +50,7 @@ pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError
     let drawn = wanted.into_iter().map(|diagram| explain::path(&report, diagram, port, &style, began));
     let drawn: Vec<String> = drawn.chain(pfs.into_iter().map(|pf| explain_pf(&report, pf))).collect();
     if drawn.is_empty() {
-        return Ok(print("no RDMA device here\n")?);
+        return Ok(print("no RDMA devices found\n")?);
     }
     let drawn = drawn.join("\n");
     Ok(print_styled(&if writes_unicode() { drawn } else { explain::ascii(&drawn) }, &style)?)

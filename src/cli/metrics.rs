@@ -58,7 +58,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         Err(error) => return Err(error.into()),
     }
     let mut random = [0; 8];
-    SystemRandom::new().fill(&mut random).map_err(|_| io::Error::other("the system has no random numbers"))?;
+    SystemRandom::new().fill(&mut random).map_err(|_| io::Error::other("the system provides no random numbers"))?;
     // A name that does not end in .prom: the textfile collector must not see it.
     let new = format!(".{}.{:016x}", name.to_string_lossy(), u64::from_ne_bytes(random));
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -85,7 +85,7 @@ fn destination(path: &Path) -> io::Result<PathBuf> {
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let directory = std::fs::metadata(parent)?;
     if !own(meta.uid()) || !own(directory.uid()) || directory.mode() & 0o022 != 0 {
-        return Err(unusable("it is a link, and others can change it: name the file that it leads to"));
+        return Err(unusable("it is a symbolic link that other users can change: name its target instead"));
     }
     std::fs::canonicalize(path).or_else(|_| Ok(parent.join(std::fs::read_link(path)?)))
 }

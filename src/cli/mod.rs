@@ -42,7 +42,8 @@ pub fn main(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     // A wrong command line of `check` is a result, too: unknown.
     let checks = args::command_name(&args).is_some_and(|name| name == "check");
-    let outcome = args::parse(args).map_err(|error| usage(&error)).and_then(|(cli, matches)| run(cli, &matches));
+    let outcome =
+        args::parse(args.clone()).map_err(|error| usage(&error, &args)).and_then(|(cli, matches)| run(cli, &matches));
     match outcome {
         Ok(code) => code,
         Err(error) => error.exit(checks),

@@ -47,7 +47,7 @@ impl PeerServices {
             return Ok(Self::default());
         }
         if !settings.host().live {
-            tracing::error!("benchmarks with peers are off: the agent reads another host than the one it runs on");
+            tracing::error!("benchmarks with peers are off: the agent reads a different host than the one it runs on");
             return Ok(Self::default());
         }
         if let Some(Err(error)) = peers.key.as_deref().map(PeerKey::read) {
@@ -127,6 +127,6 @@ fn take_peer_list<E: Display>(path: &Path, read: Result<BTreeSet<Arc<str>>, E>, 
                 );
             }
         }
-        Err(error) => tracing::error!("cannot load the list of peers, it stays as it was: {error}"),
+        Err(error) => tracing::error!("cannot load the list of peers, keeping the old one: {error}"),
     }
 }

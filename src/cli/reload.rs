@@ -47,7 +47,7 @@ pub async fn watch_config(
     let changes = FileChanges::new(file.map(Path::to_owned).into_iter().collect());
     let failed = |error: &str| {
         app.change_agent(|agent| agent.reload_successful = false);
-        tracing::error!("reload failed, the configuration stays as it was: {error}");
+        tracing::error!("reload failed, keeping the old configuration: {error}");
     };
     loop {
         let asked = wait_for_change(hangup.recv(), &changes).await;
@@ -96,7 +96,7 @@ pub async fn watch_web_config(file: Option<&Path>, allow_weaker: bool, app: &App
         app.change_agent(|agent| {
             agent.web = agent.web.map(|web| WebState { reload_successful: false, ..web });
         });
-        tracing::error!("reload failed, the web configuration stays as it was: {error}");
+        tracing::error!("reload failed, keeping the old web configuration: {error}");
     };
     // A change after the files were read and before they were watched brings no event.
     let mut missed = !are_current(app).await;
@@ -214,7 +214,7 @@ async fn read_reporting_after<T: Send + 'static, E: Display>(
         failed(&format!("the file system has not responded for {} s", patience.as_secs()));
         outcome.await
     };
-    read.unwrap_or_else(|_| Err("the thread that reads it has ended".to_owned()))
+    read.unwrap_or_else(|_| Err("the thread that reads it has exited".to_owned()))
 }
 
 /// Files that the configuration is read from, and whether one of them has changed.

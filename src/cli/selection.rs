@@ -90,6 +90,6 @@ fn no_match(report: &HostReport, lanes: &[PathDiagram<'_>], name: &str) -> CliEr
     };
     let pfs = report.snapshot.all::<Pf>().filter(|pf| pf.devices.is_empty()).map(|pf| pf.address.to_string());
     let there: Vec<String> = lanes.iter().map(lane).chain(pfs).collect();
-    let there = if there.is_empty() { "there is none".to_owned() } else { format!("there is {}", there.join(", ")) };
-    CliError::Usage(format!("no device, port, PCI address or interface {name:?} here; {there}"))
+    let there = if there.is_empty() { "it has none".to_owned() } else { format!("it has {}", there.join(", ")) };
+    CliError::Usage(format!("no device, port, PCI address or interface {name:?} on this host; {there}"))
 }

@@ -43,7 +43,7 @@ pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliErro
         return Err(CliError::Usage("give --output FILE, or --list FILE".to_owned()));
     };
     let name = output.display();
-    let taken = || CliError::Usage(format!("{name} exists already and is not overwritten"));
+    let taken = || CliError::Usage(format!("{name} already exists and is not overwritten"));
     if output.symlink_metadata().is_ok() {
         return Err(taken());
     }
@@ -69,7 +69,7 @@ pub fn run(settings: &Settings, args: &SnapshotArgs) -> Result<ExitCode, CliErro
         counted(count(|entry| matches!(entry, RecordedEntry::Unreadable(_))), "file"),
     );
     if args.keep_identifiers {
-        said.push_str("GUIDs, addresses and names are in it as they are\n");
+        said.push_str("it contains GUIDs, addresses and names unchanged\n");
     } else {
         let replaced: Vec<String> =
             scrubber.replaced().into_iter().map(|(kind, count)| counted_as(count, kind, &plural(kind))).collect();
@@ -107,7 +107,7 @@ fn list(path: &Path) -> Result<ExitCode, CliError> {
     let mut archive = tar::Archive::new(GzDecoder::new(opened));
     let mut out = String::new();
     let mut sources: BTreeMap<String, (usize, u64)> = BTreeMap::new();
-    let read = |error: io::Error| CliError::Usage(format!("{name} is no snapshot: {error}"));
+    let read = |error: io::Error| CliError::Usage(format!("{name} is not a snapshot: {error}"));
     for entry in archive.entries().map_err(read)? {
         let entry = entry.map_err(read)?;
         let (path, size) = (entry.path().map_err(read)?.into_owned(), entry.size());
@@ -151,15 +151,15 @@ fn readme(kept: bool) -> String {
         "Identifiers are as they were on the host: GUIDs, MAC and IP addresses, UUIDs, names of the host, of virtual\n\
          machines, network namespaces and programs."
     } else {
-        "Identifiers were replaced, the same by the same everywhere: GUIDs, MAC and IP addresses, UUIDs, names of the\n\
+        "Identifiers were replaced, each by the same value everywhere: GUIDs, MAC and IP addresses, UUIDs, names of the\n\
          host, of virtual machines, network namespaces and programs."
     };
     format!(
         "A host as lanewatch {} read it at {}.\n\
          {identifiers}\n\
-         A file that could not be read is a directory that holds .keep; {FILE} has the reason, and what no file can hold.\n\
-         Files that were not read are not here. Of texts (kernel log, kernel arguments, processes, virtual machines) only\n\
-         what lanewatch understands is here.\n\
+         A directory that contains .keep stands for a file that could not be read; {FILE} has the reason, and what\n\
+         was read from other sources than files. Files that lanewatch did not read are not included. Of the kernel log,\n\
+         kernel arguments, processes and virtual machines, only what lanewatch understands is included.\n\
          \n\
          Unpack this into an empty directory DIR, then:\n\
          \n\

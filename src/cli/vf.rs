@@ -32,8 +32,8 @@ pub fn run(settings: &Settings, args: &VfArgs) -> Result<ExitCode, CliError> {
         pfs.retain(|pf| pf_matches(pf, name));
         if pfs.is_empty() {
             let there =
-                if known.is_empty() { "there is none".to_owned() } else { format!("there is {}", known.join(", ")) };
-            return Err(CliError::Usage(format!("no PF {name:?} here; {there}")));
+                if known.is_empty() { "it has none".to_owned() } else { format!("it has {}", known.join(", ")) };
+            return Err(CliError::Usage(format!("no PF {name:?} on this host; {there}")));
         }
     }
     let changes = since.map(|since| changes(settings, &pfs, args.pf.is_some(), since));

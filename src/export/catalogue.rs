@@ -43,14 +43,14 @@ pub fn markdown() -> String {
     let mut out = String::from(
         "# Metrics\n\n\
          <!-- Made from the catalogue in src/export; `LANEWATCH_UPDATE=1 cargo test --lib catalogue` rewrites it. -->\n\n\
-         Units are base units. A sample that cannot be known is absent, never 0 or -1; a label value that is unknown is\n\
+         Units are base units. A sample whose value is unknown is absent, never 0 or -1; an unknown label value is\n\
          empty. `pci_address` is `dddd:bb:dd.f`. Info metrics have the value 1 and are of type gauge in the text format\n\
          0.0.4.\n",
     );
     for section in FAMILIES {
         // Writing to a string cannot fail.
         let _ = write!(out, "\n## {}\n\n", section.title);
-        out.push_str("| name | type | unit | labels | what it says | most series | since |\n");
+        out.push_str("| name | type | unit | labels | meaning | most series | since |\n");
         out.push_str("|---|---|---|---|---|---|---|\n");
         for family in section.families {
             let labels: Vec<String> = family.labels.iter().map(|label| format!("`{label}`")).collect();

@@ -169,7 +169,7 @@ impl UnknownGroup<'_> {
             Some(ReadError::NotSupported) => "not supported by the driver".to_owned(),
             Some(ReadError::Permission) => "permission denied".to_owned(),
             Some(ReadError::Io) => "I/O error".to_owned(),
-            Some(ReadError::Gone) => "it disappeared".to_owned(),
+            Some(ReadError::Gone) => "disappeared while being read".to_owned(),
             Some(ReadError::Timeout) => "not responding".to_owned(),
             Some(ReadError::Malformed) => "unexpected file format".to_owned(),
             Some(ReadError::Quarantined) => "repeatedly rejected by the driver".to_owned(),

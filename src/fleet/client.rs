@@ -186,7 +186,8 @@ impl PrometheusClient {
         let answer = self.pool.request(request).await;
         let answer = answer.map_err(|error| {
             let why = causes(&error);
-            let hint = if is_plain(&why) { "the server speaks no TLS; is it http://? " } else { "" };
+            let hint =
+                if is_plain(&why) { "the server does not speak TLS; should the URL start with http://? " } else { "" };
             PrometheusError::Connect { url: url.clone(), why: format!("{hint}{why}") }
         })?;
         let (head, body) = answer.into_parts();
@@ -230,7 +231,7 @@ fn is_busy(status: StatusCode) -> bool {
 fn hint(status: StatusCode, message: &str) -> &'static str {
     match status {
         _ if message.contains("HTTP request to an HTTPS server") => " (is it https://?)",
-        _ if message.contains("no org id") => " (--tenant names one)",
+        _ if message.contains("no org id") => " (set one with --tenant)",
         StatusCode::UNAUTHORIZED => " (see --username, --password-file, --bearer-token-file)",
         StatusCode::NOT_FOUND => " (is there a path before /api/v1?)",
         _ => "",

@@ -127,7 +127,7 @@ impl AddAssign for Sums {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RepairKind {
-    /// Reseat the card, check slot and riser: the link runs below what both ends can do.
+    /// Reseat the card, check slot and riser: the link runs below what both ends support.
     #[serde(rename = "mend_link")]
     FixLink,
     /// Move the card to a better slot.

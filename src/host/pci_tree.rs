@@ -20,7 +20,7 @@ use crate::model::time::BootTime;
 /// The collector of the PCIe tree.
 pub const SPEC: Spec = Spec {
     name: "pci_tree",
-    about: "places of GPUs, network cards and NVMe drives in the PCIe tree",
+    about: "GPUs, network cards and NVMe drives in the PCIe tree",
     interval: Duration::from_secs(60),
     deadline: Duration::from_secs(10),
     fresh: false,

@@ -165,7 +165,7 @@ checks! {
     VfDriverChanged = "vf_driver_changed",
     /// An unused VF still has the configuration of its last user.
     VfLeftoverConfig = "vf_leftover_config",
-    /// VFs were moved or recreated while in use, and nothing shows that they work since.
+    /// VFs were moved or recreated while in use, and nothing has shown since then that they work.
     VfMapStale = "vf_map_stale",
     /// A PF is down while its VFs are in use.
     VfPfDown = "vf_pf_down",

@@ -20,7 +20,7 @@ macro_rules! text_serde {
                 let text = <std::borrow::Cow<'de, str>>::deserialize(deserializer)?;
                 let parse: fn(&str) -> Option<Self> = $parse;
                 parse(&text)
-                    .ok_or_else(|| serde::de::Error::custom(format_args!("{text:?} is no {}", stringify!($name))))
+                    .ok_or_else(|| serde::de::Error::custom(format_args!("{text:?} is not a {}", stringify!($name))))
             }
         }
     };

@@ -71,7 +71,7 @@ pub struct LinkCapability {
 }
 
 impl LinkCapability {
-    /// What both ends can do.
+    /// What both ends support.
     fn with(self, other: Self) -> Option<BytesPerSecond> {
         let speed = self.speed?.min(other.speed?);
         Some(link_bandwidth(speed, self.width?.min(other.width?)))
@@ -308,7 +308,7 @@ pub struct TreeLink {
 /// The link above a switch.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Uplink {
-    /// What both ends can do, each way.
+    /// What both ends support, each way.
     pub capable: Option<BytesPerSecond>,
     /// What the endpoints below could ask of it, by their kind.
     pub demand: BTreeMap<EndpointKind, BytesPerSecond>,

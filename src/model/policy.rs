@@ -163,28 +163,28 @@ impl Default for Thresholds {
             errors: vec![
                 symbols(1e-14, 12 * MINUTE, "1 in 1e14 bits"),
                 symbols(1e-15, 125 * MINUTE, "1 in 1e15 bits"),
-                limit(FindingReason::LinkErrorRecovery, 25, 5 * MINUTE, "5 a minute"),
-                limit(FindingReason::PortRcvErrors, 600, MINUTE, "10 a second"),
-                limit(FindingReason::PortXmitDiscards, 6_000, MINUTE, "100 a second"),
-                limit(FindingReason::LocalAckTimeoutErr, 60, MINUTE, "1 a second"),
+                limit(FindingReason::LinkErrorRecovery, 25, 5 * MINUTE, "5 per minute"),
+                limit(FindingReason::PortRcvErrors, 600, MINUTE, "10 per second"),
+                limit(FindingReason::PortXmitDiscards, 6_000, MINUTE, "100 per second"),
+                limit(FindingReason::LocalAckTimeoutErr, 60, MINUTE, "1 per second"),
                 limit(FindingReason::ExcessiveBufferOverrunErrors, 0, HOUR, "none"),
                 limit(FindingReason::LocalLinkIntegrityErrors, 0, HOUR, "none"),
                 // Packets that arrive damaged.
-                of_driver("rx_icrc_encapsulated", 10, HOUR, "10 an hour"),
+                of_driver("rx_icrc_encapsulated", 10, HOUR, "10 per hour"),
                 // Connections that ended since the other end did not respond.
-                of_driver("req_transport_retries_exceeded", 60, HOUR, "60 an hour"),
-                of_driver("sq_num_tree", 60, HOUR, "60 an hour"),
-                of_driver("max_retry_exceeded", 60, HOUR, "60 an hour"),
-                of_driver("requester_retries_exceeded", 60, HOUR, "60 an hour"),
-                of_driver("retry_exceeded_err", 60, HOUR, "60 an hour"),
+                of_driver("req_transport_retries_exceeded", 60, HOUR, "60 per hour"),
+                of_driver("sq_num_tree", 60, HOUR, "60 per hour"),
+                of_driver("max_retry_exceeded", 60, HOUR, "60 per hour"),
+                of_driver("requester_retries_exceeded", 60, HOUR, "60 per hour"),
+                of_driver("retry_exceeded_err", 60, HOUR, "60 per hour"),
                 of_driver("impaired_remote_conn_events", 0, HOUR, "none"),
                 of_driver("unresponsive_remote_events", 0, HOUR, "none"),
                 // Timeouts of senders.
-                of_driver("retrans_timeout_events", 60, MINUTE, "1 a second"),
-                of_driver("to_retransmits", 60, MINUTE, "1 a second"),
-                of_driver("requester_timeout", 60, MINUTE, "1 a second"),
-                of_driver("sq_num_to", 60, MINUTE, "1 a second"),
-                of_driver("RcTimeOut", 60, MINUTE, "1 a second"),
+                of_driver("retrans_timeout_events", 60, MINUTE, "1 per second"),
+                of_driver("to_retransmits", 60, MINUTE, "1 per second"),
+                of_driver("requester_timeout", 60, MINUTE, "1 per second"),
+                of_driver("sq_num_to", 60, MINUTE, "1 per second"),
+                of_driver("RcTimeOut", 60, MINUTE, "1 per second"),
                 // What the device itself could not do.
                 of_driver("unrecoverable_err", 0, HOUR, "none"),
                 of_driver("res_mem_err", 0, HOUR, "none"),
@@ -193,14 +193,14 @@ impl Default for Thresholds {
                 of_driver("general_hw_error", 0, HOUR, "none"),
                 of_driver("no_completion_cmds", 0, HOUR, "none"),
                 // What was dropped.
-                of_driver("rx_drops", 6_000, MINUTE, "100 a second"),
-                of_driver("rx_err_pkt", 600, MINUTE, "10 a second"),
-                of_driver("tx_err_pkt", 600, MINUTE, "10 a second"),
-                of_driver("rx_roce_errors", 600, MINUTE, "10 a second"),
-                of_driver("tx_roce_errors", 600, MINUTE, "10 a second"),
-                of_driver("tx_disable_drop_cnt", 600, MINUTE, "10 a second"),
-                of_driver("rx_disable_drop_cnt", 600, MINUTE, "10 a second"),
-                of_driver("RcvOverflow", 6_000, MINUTE, "100 a second"),
+                of_driver("rx_drops", 6_000, MINUTE, "100 per second"),
+                of_driver("rx_err_pkt", 600, MINUTE, "10 per second"),
+                of_driver("tx_err_pkt", 600, MINUTE, "10 per second"),
+                of_driver("rx_roce_errors", 600, MINUTE, "10 per second"),
+                of_driver("tx_roce_errors", 600, MINUTE, "10 per second"),
+                of_driver("tx_disable_drop_cnt", 600, MINUTE, "10 per second"),
+                of_driver("rx_disable_drop_cnt", 600, MINUTE, "10 per second"),
+                of_driver("RcvOverflow", 6_000, MINUTE, "100 per second"),
             ],
             correctable_aer_per_hour: 10,
         }
@@ -311,7 +311,7 @@ impl Maintenance {
     /// Why the host is in maintenance, if it is.
     pub fn why(&self, now: SystemTime, exists: impl Fn(&Path) -> bool) -> Option<Arc<str>> {
         if let Some(file) = self.file.as_deref().filter(|file| exists(file)) {
-            return Some(Arc::from(format!("in maintenance while {} is there", file.display())));
+            return Some(Arc::from(format!("in maintenance while {} exists", file.display())));
         }
         let window = self.windows.iter().find(|window| window.covers(now))?;
         Some(Arc::from(format!("in maintenance ({} UTC)", window.text)))
@@ -363,7 +363,7 @@ mod tests {
         let windows = MaintenanceWindow::parse("00:00-24:00").into_iter().collect();
         let maintenance = Maintenance { file: Some(PathBuf::from("/run/m")), windows };
         let why = |there| maintenance.why(SystemTime::UNIX_EPOCH, |_| there);
-        assert_eq!(why(true).as_deref(), Some("in maintenance while /run/m is there"));
+        assert_eq!(why(true).as_deref(), Some("in maintenance while /run/m exists"));
         assert_eq!(why(false).as_deref(), Some("in maintenance (00:00-24:00 UTC)"));
         assert_eq!(Maintenance::default().why(SystemTime::UNIX_EPOCH, |_| true), None);
     }

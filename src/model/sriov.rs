@@ -324,12 +324,12 @@ impl Pf {
             return None;
         }
         Some(match self.detail {
-            VfDetail::Unavailable(reason) => format!("netlink does not tell ({})", reason.as_str()),
+            VfDetail::Unavailable(reason) => format!("netlink does not report it ({})", reason.as_str()),
             VfDetail::NotAsked if self.netdevs.is_empty() => {
-                "the PF has no network interface here that netlink could be asked about".to_owned()
+                "the PF has no network interface in this namespace to query over netlink".to_owned()
             }
-            VfDetail::NotAsked => "netlink cannot be asked about a recorded host".to_owned(),
-            VfDetail::Full | VfDetail::WithoutStatistics => "netlink does not list it".to_owned(),
+            VfDetail::NotAsked => "netlink is not available for a recorded host".to_owned(),
+            VfDetail::Full | VfDetail::WithoutStatistics => "not listed over netlink".to_owned(),
         })
     }
 

@@ -72,9 +72,9 @@ pub struct Dimension<T> {
 /// How a speed or width stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkVerdict {
-    /// All that both ends can do.
+    /// All that both ends support.
     Full,
-    /// Less than both ends can do.
+    /// Less than both ends support.
     Degraded,
     /// All that the upper end can do, and the device could do more.
     LimitedBySlot,
@@ -88,7 +88,7 @@ impl<T: Copy + Ord> Dimension<T> {
         Self { current: current.value(), device: device.value(), upstream: upstream.value(), unread }
     }
 
-    /// What both ends can do; with no upper end in sight, what the device can. A link that does not say what it runs
+    /// What both ends support; with no upper end in sight, what the device can. A link that does not say what it runs
     /// at may be none (a VF in a guest), and its maximum then means nothing.
     pub fn capable(&self) -> Option<T> {
         self.current?;
@@ -152,7 +152,7 @@ impl Link {
         beyond || width.current.zip(width.device).is_some_and(|(current, most)| current > most)
     }
 
-    /// What it could carry: the most that both ends can do.
+    /// What it could carry: the most that both ends support.
     pub fn capable_bandwidth(&self) -> Option<BytesPerSecond> {
         Some(link_bandwidth(self.speed().capable()?, self.width().capable()?))
     }

@@ -54,10 +54,10 @@ impl Signal {
         match self {
             Self::DomainAppeared => "arrived with a domain that migrated here",
             Self::DomainGone => "lost the domain that used it",
-            Self::HolderChanged => "changed its holder",
+            Self::HolderChanged => "changed its user",
             Self::VfRecreated => "was removed and recreated while in use",
             Self::PfReprobed => "lost its state when its PF's driver was rebound",
-            Self::GroupRenumbered => "is in another IOMMU group than the one its holder opened",
+            Self::GroupRenumbered => "is in another IOMMU group than the one that its user opened",
             Self::FunctionRemoved => "disappeared",
             Self::FunctionAdded => "appeared",
             Self::DataPathSwitched => "changed its path",

@@ -39,7 +39,7 @@ pub(super) fn learn_baseline(
             news.push((
                 EventKind::BaselineLearned,
                 device.name.to_string(),
-                format!("{} is known from now on", device.name),
+                format!("{} was added to the baseline", device.name),
             ));
         }
         let known = history.baseline.devices.entry(key).or_default();

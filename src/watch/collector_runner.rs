@@ -379,10 +379,7 @@ impl CollectorRunner {
             self.lister_stuck = true;
             newly_stuck += 1;
             lost += deadline;
-            tracing::warn!(
-                collector = self.spec.name,
-                "listing its devices does not respond; it is left alone until it does"
-            );
+            tracing::warn!(collector = self.spec.name, "listing its devices does not return; skipped until it does");
         }
         for (key, slot) in &mut self.readers {
             if late(&slot.busy) && !slot.stuck {
@@ -390,7 +387,7 @@ impl CollectorRunner {
                 newly_stuck += 1;
                 lost += deadline;
                 let name = self.spec.name;
-                tracing::warn!(collector = name, device = &*key.0, "not responding; it is left alone until it does");
+                tracing::warn!(collector = name, device = &*key.0, "not responding; skipped until it does");
             }
         }
         for _ in 0..newly_stuck {

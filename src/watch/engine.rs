@@ -323,7 +323,7 @@ impl Engine {
     fn booted(&mut self, snapshot: &Snapshot) -> Option<HistoryEvent> {
         let now = snapshot.system()?.boot_id.clone()?;
         let before = self.boot_id.replace(Arc::clone(&now)).filter(|before| *before != now);
-        before.map(|_| (EventKind::Booted, String::new(), "the host was booted since the last reading".to_owned()))
+        before.map(|_| (EventKind::Booted, String::new(), "the host has rebooted since the last reading".to_owned()))
     }
 
     fn happened(&mut self, now: Timestamp, events: impl IntoIterator<Item = HistoryEvent>) {
@@ -333,7 +333,7 @@ impl Engine {
             let Some(left_out) = self.event_limiter.take(now.tick, kind, &subject) else { continue };
             let mut text = bounded(&text, LONGEST_SENTENCE).into_owned();
             if left_out > 0 {
-                let _ = write!(text, " ({left_out} changes before this one are left out)");
+                let _ = write!(text, " ({left_out} earlier changes omitted)");
             }
             let link_downed =
                 if kind == EventKind::PortFlap { self.history_updater.link_downed(&subject) } else { None };

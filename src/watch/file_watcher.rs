@@ -179,7 +179,8 @@ fn inotify(on_event: impl FnMut(notify::Result<Event>) + Send + 'static) -> Opti
         }
         Ok(watcher)
     });
-    let warn = |error: &notify::Error| tracing::warn!("no file events, files are checked at intervals only: {error}");
+    let warn =
+        |error: &notify::Error| tracing::warn!("no file events, files are only read at their intervals: {error}");
     started.inspect_err(warn).ok()
 }
 
@@ -245,9 +246,9 @@ fn log_unwatched(path: &Path, error: &notify::Error) {
     let path = path.display();
     let forbidden = matches!(&error.kind, ErrorKind::Io(error) if error.kind() == io::ErrorKind::PermissionDenied);
     if forbidden {
-        tracing::debug!("no permission to watch {path}: it is read at its interval only");
+        tracing::debug!("no permission to watch {path}: it is only read at its interval");
     } else {
-        tracing::warn!("cannot watch {path}, it is read at its interval only: {error}");
+        tracing::warn!("cannot watch {path}, it is only read at its interval: {error}");
     }
 }
 

@@ -36,7 +36,7 @@ pub(super) fn record_flaps(
     let apart = if settled { "" } else { " (soon after boot: not counted)" };
     let text = match when {
         WhenLost::Running => format!("{key} lost its link and got it back {count}{apart}"),
-        WhenLost::Stopped => format!("{key} lost its link {count} while the agent did not run{apart}"),
+        WhenLost::Stopped => format!("{key} lost its link {count} while the agent was not running{apart}"),
     };
     news.push((EventKind::PortFlap, key.to_string(), text));
     if settled {

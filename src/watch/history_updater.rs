@@ -397,7 +397,7 @@ fn push_limited(
 
 fn report_reset(subject: &str, reset: &[&str], news: &mut Vec<HistoryEvent>) {
     if !reset.is_empty() {
-        let text = format!("{subject}: {} went backwards: reset by someone, or by the driver", reset.join(", "));
+        let text = format!("{subject}: {} went backwards: reset by a user, a tool or the driver", reset.join(", "));
         news.push((EventKind::CounterReset, subject.to_owned(), text));
     }
 }

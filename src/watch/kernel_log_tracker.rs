@@ -28,7 +28,7 @@ impl KernelLogTracker {
         if let (Some(first), Some(boot_id), Some((boot, last))) = (log.first, boot_id, self.earlier.as_ref()) {
             let missed = first.saturating_sub(last.saturating_add(1));
             if *boot == *boot_id && missed > 0 {
-                let text = format!("up to {} dropped while the agent did not run", records(missed));
+                let text = format!("up to {} dropped while the agent was not running", records(missed));
                 news.push((EventKind::KernelLogLost, String::new(), text));
             }
             self.earlier = None;
@@ -88,7 +88,7 @@ mod tests {
         };
         assert!(news(&mut restored("this"), &snapshot(50, 120, 0)).is_empty());
         let said = news(&mut restored("this"), &snapshot(151, 190, 0));
-        assert_eq!(said, ["up to 50 kernel log records were dropped while the agent did not run"]);
+        assert_eq!(said, ["up to 50 kernel log records were dropped while the agent was not running"]);
         assert!(news(&mut restored("another"), &snapshot(151, 190, 0)).is_empty());
     }
 }

@@ -89,7 +89,7 @@ impl StateWriter {
                 match request {
                     Ok(Request::AcceptBaseline) => applied.accepts = true,
                     Ok(Request::RecordRuns(runs)) => runs.into_iter().for_each(|run| engine.record(run.into(), now)),
-                    Err(why) => error = Some(format!("the request makes no sense: {why}")),
+                    Err(why) => error = Some(format!("invalid request: {why}")),
                 }
             }
             applied.requests.push((id, error));
@@ -112,7 +112,7 @@ impl StateWriter {
     pub(super) fn answer(&self, applied: Applied, engine: &Engine) {
         let Some(store) = &self.store else { return };
         for (id, error) in applied.requests {
-            let not_saved = || "applied, but the state cannot be saved now; it is tried again at each pass".to_owned();
+            let not_saved = || "applied, but the state cannot be saved now; retrying at each pass".to_owned();
             let error = error.or_else(|| (!self.is_saved).then(not_saved));
             store.answer(&id, &Answer { error, baseline: engine.baseline().clone() });
         }
@@ -156,7 +156,7 @@ impl StateWriter {
         let appended = store.append(events);
         let saved = if needed { store.save(engine.saved_state(report)) } else { Ok(()) };
         if let Err(error) = appended.and(saved) {
-            tracing::error!("the last state is not saved: {error}");
+            tracing::error!("cannot save the final state: {error}");
         }
     }
 

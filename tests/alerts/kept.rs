@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use lanewatch::model::check::Check;
+use lanewatch::model::reason::FindingReason;
 use serde::Deserialize;
 
 use crate::common::promql;
@@ -81,6 +82,32 @@ fn runbooks_name_what_there_is() {
             assert!(there, "{name}: {link}");
         }
     }
+}
+
+/// Runbooks show findings as `lanewatch check` prints them: severity, check, subject, reason, since when.
+#[test]
+fn runbooks_show_findings_as_check_prints_them() {
+    let mut shown = 0;
+    for name in names() {
+        let runbook = text(&format!("alerts/runbooks/{name}.md"));
+        for part in runbook.split("$ lanewatch check\n").skip(1) {
+            let Some(output) = part.split("\n$ ").next().and_then(|part| part.strip_prefix("...\n")) else {
+                assert!(part.starts_with("$ ") || part.starts_with("```"), "{name}: not as `check` prints it: {part}");
+                continue;
+            };
+            let output = output.split("```").next().unwrap();
+            assert!(output.lines().all(|line| line.chars().count() <= 100), "{name}: wider than `check` prints");
+            let (head, since) = output.lines().next().unwrap().split_once("), ").unwrap();
+            let (finding, reason) = head.split_once(" (").unwrap();
+            let words: Vec<&str> = finding.split(' ').collect();
+            assert!(["critical", "warning"].contains(&words[0]) && words.len() == 3, "{name}: {head}");
+            assert!(Check::ALL.iter().any(|check| check.as_str() == words[1]), "{name}: {head}");
+            assert!(FindingReason::parse(reason).is_some(), "{name}: {head}");
+            assert_eq!(since, "since 15:07 (2 h)", "{name}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 15, "{shown}");
 }
 
 #[test]

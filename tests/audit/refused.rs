@@ -37,7 +37,7 @@ fn a_status_is_said_with_the_servers_own_words_and_what_may_help() {
             status("401 Unauthorized", "Unauthorized\n"),
             "401 Unauthorized: Unauthorized (see --username, --password-file, --bearer-token-file)",
         ),
-        (status("401 Unauthorized", "no org id\n"), "401 Unauthorized: no org id (--tenant names one)"),
+        (status("401 Unauthorized", "no org id\n"), "401 Unauthorized: no org id (set one with --tenant)"),
         (
             status("404 Not Found", "404 page not found"),
             "404 Not Found: 404 page not found (is there a path before /api/v1?)",
@@ -147,7 +147,11 @@ fn an_address_that_leads_elsewhere_is_said_so() {
     let server = Odd::serve(Manner::AtOnce);
     let output = audit(&server.url().replace("http://", "https://"), &["--timeout", "20s"]);
     assert_eq!(output.code, Some(1));
-    assert!(output.stderr.contains(": the server speaks no TLS; is it http://? "), "{}", output.stderr);
+    assert!(
+        output.stderr.contains(": the server does not speak TLS; should the URL start with http://? "),
+        "{}",
+        output.stderr
+    );
     let words = "Client sent an HTTP request to an HTTPS server.\n";
     let line = complaint(status("400 Bad Request", words), &[]);
     assert_eq!(line, format!("400 Bad Request: {} (is it https://?)", words.trim()));

@@ -74,7 +74,7 @@ fn a_browser_shows_what_is_wrong_in_every_light_and_width() {
     assert_eq!(
         text(&browser, "#mlx5_1 .bar.degraded"),
         "63.0 Gb/s\n8 GT/s x8\nTHE LIMIT\n\
-         degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s"
+         degraded in speed and width: both ends support 16 GT/s x16 = 252.1 Gb/s"
     );
     assert_eq!(text(&browser, ".limit"), "THE LIMIT", "one link is the limit, and only one");
 

@@ -77,7 +77,11 @@ fn another_host_is_not_measured_by_mistake() {
     assert_eq!(refused.code, Some(2));
     assert!(refused.stderr.contains("a benchmark measures this machine"), "{}", refused.stderr);
     let unknown = bench(&scene, &["mlx5_9", "--force"]);
-    assert!(unknown.stderr.contains("no RDMA device or port \"mlx5_9\" here; there is mlx5_0/1"), "{}", unknown.stderr);
+    assert!(
+        unknown.stderr.contains("no RDMA device or port \"mlx5_9\" on this host; it has mlx5_0/1"),
+        "{}",
+        unknown.stderr
+    );
     assert!(scene.notes().is_empty(), "nothing was started");
 }
 

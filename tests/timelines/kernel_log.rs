@@ -145,7 +145,7 @@ fn an_agent_that_starts_again_counts_nothing_twice() {
     let mut hand = start(&io, state.path(), START + 30 * MINUTE);
     let report = hand.pass();
     assert_eq!(count(&report), Some(0));
-    assert_eq!(losses(&report), ["up to 100 kernel log records were dropped while the agent did not run"]);
+    assert_eq!(losses(&report), ["up to 100 kernel log records were dropped while the agent was not running"]);
     drop(hand);
     // Numbers begin again with each boot: nothing is lost then.
     io.memory.set("/proc/sys/kernel/random/boot_id", "00000000-7d0e-4c3b-9a57-0d4bb8e1f203\n");

@@ -290,7 +290,7 @@ fn errors_that_creep_up_over_hours_warn_before_anything_is_lost() {
         assert_eq!(value(&line, LOST), Some(0.0));
     }
     let summary = line.summary(Check::LinkQuality);
-    let said = "mlx5_0/1: 2e-5 of the bits are wrong before correction, allowed are 1e-5. No data is lost yet.";
+    let said = "mlx5_0/1: 2e-5 of the bits are wrong before correction; the limit is 1e-5. No data is lost yet.";
     assert!(summary.starts_with(said), "{summary}");
     errors.minutes(&mut line, 100, [1e-9; 4]);
     assert_eq!(line.found(Check::LinkQuality), vec![]);

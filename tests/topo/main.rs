@@ -240,7 +240,7 @@ fn a_host_without_gpus_says_so() {
     let mut machine = machines::workstation();
     machine.remove("0000:01:00.0", "");
     let seen = Seen::of(&machine);
-    assert_eq!(run(seen.host.path(), &["topo"]), "no GPU here\n");
+    assert_eq!(run(seen.host.path(), &["topo"]), "no GPUs found\n");
     assert_eq!(seen.document["gpus"], serde_json::json!([]));
 }
 
@@ -351,7 +351,7 @@ fn what_gpudirect_goes_by_is_shown() {
     let text = run(seen.host.path(), &["topo"]);
     assert!(
         text.contains(
-            "GPUDirect: nvidia_peermem 550.54.15; dma-buf: not shown by any file; IOMMU of GPUs: identity, off\n"
+            "GPUDirect: nvidia_peermem 550.54.15; dma-buf: unknown, the kernel does not show it; IOMMU of GPUs: identity, off\n"
         ),
         "{text}"
     );

@@ -95,5 +95,5 @@ fn passwords_work_without_encryption_and_that_is_remarked_on() {
     assert_eq!(refused.status, 401);
     assert!(refused.header("www-authenticate").unwrap().starts_with("Basic"));
     assert_eq!(http::get(fixture.address, "/metrics").unwrap().status, 401);
-    assert!(fixture.log().contains("passwords cross the network readable"), "{}", fixture.log());
+    assert!(fixture.log().contains("passwords cross the network in clear text"), "{}", fixture.log());
 }

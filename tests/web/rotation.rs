@@ -113,7 +113,7 @@ fn a_bad_file_keeps_the_old_one_and_says_so() {
     let good = fs::read(fixture.path("server.key")).unwrap();
 
     fs::write(fixture.path("server.key"), "torn").unwrap();
-    fixture.wait_for_log("the web configuration stays as it was", 1);
+    fixture.wait_for_log("keeping the old web configuration", 1);
     assert!(!successful());
     let log = fixture.log();
     for part in ["web.yml", "tls_server_config.key_file", "server.key"] {
@@ -125,10 +125,10 @@ fn a_bad_file_keeps_the_old_one_and_says_so() {
 
     // A file that was emptied, or not written yet, does not open what was closed.
     fixture.configure("");
-    fixture.wait_for_log("the web configuration stays as it was", 2);
+    fixture.wait_for_log("keeping the old web configuration", 2);
     assert!(!successful() && fixture.log().contains("takes a restart"), "{}", fixture.log());
     fixture.configure(&tls(&["min_version: TLS9"]));
-    fixture.wait_for_log("the web configuration stays as it was", 3);
+    fixture.wait_for_log("keeping the old web configuration", 3);
     assert!(fixture.log().contains("TLS12 or TLS13"), "{}", fixture.log());
     fixture.configure(&format!("{}{}", tls(&[]), users()));
     fixture.wait_for_log("web configuration reloaded", 2);

@@ -67,7 +67,7 @@ fn a_file_that_is_half_written_opens_nothing() {
         let mut file = fs::File::create(fixture.path("web.yml")).unwrap();
         file.write_all(lines[..head].concat().as_bytes()).unwrap();
         drop(file);
-        fixture.wait_for_log("the web configuration stays as it was", head - 2);
+        fixture.wait_for_log("keeping the old web configuration", head - 2);
         let mut file = fs::OpenOptions::new().append(true).open(fixture.path("web.yml")).unwrap();
         file.write_all(lines[head..].concat().as_bytes()).unwrap();
         drop(file);
@@ -96,7 +96,7 @@ fn a_file_that_is_written_bit_by_bit_is_waited_for() {
     fixture.wait_for_log("web configuration reloaded", 1);
     let (tries, answers) = intruder.end();
     assert!(answers.is_empty(), "{answers:?} of {tries} tries");
-    assert!(!fixture.log().contains("stays as it was"), "{}", fixture.log());
+    assert!(!fixture.log().contains("keeping the old web configuration"), "{}", fixture.log());
 }
 
 #[test]
@@ -130,9 +130,9 @@ fn every_weakening_takes_a_restart_or_the_flag() {
     for (weaker, key) in &table {
         fixture.configure(weaker);
         refused += 1;
-        fixture.wait_for_log("the web configuration stays as it was", refused);
+        fixture.wait_for_log("keeping the old web configuration", refused);
         let log = fixture.log();
-        let line = log.lines().rfind(|line| line.contains("stays as it was")).unwrap();
+        let line = log.lines().rfind(|line| line.contains("keeping the old web configuration")).unwrap();
         assert!(line.contains(key) && line.contains("restart"), "{key}: {line}");
         let Some(outcome) = curl(&fixture, "/metrics", None, &["--user", &format!("alice:{PASSWORD}")]) else { return };
         assert_eq!(outcome, Outcome::NoConnection, "{weaker}");

@@ -119,7 +119,7 @@ pub(super) fn pf_down(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             Some(false) => {
                 let name = pf.netdevs.first().map(|name| format!(" ({name})")).unwrap_or_default();
                 let summary = format!(
-                    "{}{name} is down and {} in use, so they reach nothing beyond this host. Set the interface up; if it \
+                    "{}{name} is down and {} in use, so they cannot reach anything outside this host. Set the interface up; if it \
                      is up, check cable and switch port.",
                     pf.address,
                     counted_as(used, "of its VFs is", "of its VFs are")

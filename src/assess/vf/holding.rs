@@ -163,12 +163,14 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
     let pf = scene.pfs.iter().find(|pf| (pf.address.domain, pf.address.bus) == (address.domain, address.bus));
     let running: Vec<(&Domain, &Claim)> = claims.iter().copied().filter(|(domain, _)| domain.live).collect();
     let (severity, what) = if running.is_empty() {
-        let what =
-            format!("{} claims {address}, but there is no such function, so the domain will not start.", names(claims));
+        let what = format!(
+            "{} claims {address}, but that function does not exist, so the domain will not start.",
+            names(claims)
+        );
         (Severity::Warning, what)
     } else {
         let what = format!(
-            "{} is running and claims {address}, but there is no such function any more: the guest has lost the device.",
+            "{} is running and claims {address}, but that function no longer exists: the guest has lost the device.",
             names(&running)
         );
         (Severity::Critical, what)
@@ -179,7 +181,7 @@ fn gone(scene: &Scene<'_>, address: PciAddress, claims: &[(&Domain, &Claim)]) ->
             pf.address,
             counted(pf.present(), "VF")
         ),
-        None => " Remove the device from the domain, or give it one that is there (`lspci -D`).".to_owned(),
+        None => " Remove the device from the domain, or assign one that exists (`lspci -D`).".to_owned(),
     };
     let condition =
         Condition::new(Check::VfDangling, Subject::Pci(address), severity, FindingReason::Gone, what + &advice);
@@ -195,8 +197,7 @@ fn lost(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             continue;
         }
         let summary = format!(
-            "VF {} of {} was removed while {user} used it, which still runs without it. Create the VF again and restart \
-             the pod or whatever uses the namespace.",
+            "VF {} of {} was removed while {user} used it, which still runs without it. Recreate the VF and restart the pod, or whatever else uses the namespace.",
             key.vf, key.pf
         );
         verdicts.found(
@@ -223,7 +224,7 @@ fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Conditio
     let name = seen.name();
     let (severity, reason, summary) = if live.len() > 1 {
         let text = format!(
-            "{name} is claimed by {}, which all run; it is used by {holder}. Detach it from the others.",
+            "{name} is claimed by {}, all of which are running; {holder} uses it. Detach it from the others.",
             names(claims)
         );
         (Severity::Warning, FindingReason::ClaimedTwice, text)
@@ -232,14 +233,14 @@ fn judge_claims(seen: Seen<'_>, claims: &[(&Domain, &Claim)]) -> Option<Conditio
             Holder::Unknown(_) => return None,
             Holder::None => {
                 let text = format!(
-                    "{claimant} runs and claims {name}, but its process does not have it open: a detach or attach did \
+                    "{claimant} is running and claims {name}, but its process does not have it open: a detach or attach did \
                      not finish. Detach it (`virsh detach-device`) and attach it again."
                 );
                 (Severity::Warning, FindingReason::NotHeld, text)
             }
             other => {
                 let text = format!(
-                    "{claimant} runs and claims {name}, but it is used by {other}: a detach or attach did not finish. \
+                    "{claimant} is running and claims {name}, but {other} uses it: a detach or attach did not finish. \
                      Detach it from {claimant}, or remove it from {other} and attach it again."
                 );
                 (Severity::Warning, FindingReason::HeldByOther, text)

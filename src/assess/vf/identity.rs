@@ -157,7 +157,7 @@ pub(super) fn changed(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             _ => "differs from what its VM had before",
         };
         let summary = format!(
-            "The identity of {}, used by {}, {how}: was {before}, is {}. Restore the old one; or restart the guest, update \
+            "The identity of {}, used by {}, {how}: it was {before} and is now {}. Restore the old one; or restart the guest, update \
              fabric and peers, and run `lanewatch baseline accept`.",
             seen.name(),
             row.holder,

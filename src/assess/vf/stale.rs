@@ -38,7 +38,7 @@ pub(super) fn map(scene: &Scene<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let summary = format!(
-            "{address} {}; since then nothing shows that it moves data. Run a loopback benchmark, or rebind its driver \
+            "{address} {}; nothing has shown since then that it moves data. Run a loopback benchmark, or rebind its driver \
              ({}).",
             signal.about(),
             rfc3339(since)
@@ -60,8 +60,7 @@ fn removal_blocked(seen: Seen<'_>) -> Option<Condition> {
     let tenure = seen.row.tenure.as_ref().filter(|tenure| tenure.holder == seen.row.holder)?;
     let pid = tenure.pid.filter(|_| seen.vf.driver.is_none() && seen.row.holder.is_guest())?;
     let summary = format!(
-        "Removal of {} waits for {} (pid {pid}), which has it open. Shut that down or detach the VF from it; until then \
-         whoever removes the VF hangs, and so does everything that needs the PF's lock.",
+        "Removing {} waits for {} (pid {pid}), which has it open. Stop that process or detach the VF from it; until then the removal hangs, and so does everything else that needs the PF's lock.",
         seen.name(),
         seen.row.holder
     );
@@ -72,22 +71,21 @@ fn removal_blocked(seen: Seen<'_>) -> Option<Condition> {
 fn describe(seen: Seen<'_>, signal: Signal) -> (FindingReason, Hold, String) {
     if let Some(user) = &seen.row.lost_by {
         let text = format!(
-            "{} was recreated while {user} used it: {user} still runs, and the new VF is not in it. Restart the pod or \
-             whatever uses the namespace",
+            "{} was recreated while {user} used it: {user} still runs, and the new VF is not in it. Restart the pod, or whatever else uses the namespace",
             seen.name()
         );
         return (signal.into(), VF_HOLD, text);
     }
     if matches!(seen.row.holder, Holder::None | Holder::Host(_)) {
         let text = format!(
-            "{} was taken from its guest, which still claims it and keeps using a function that it no longer has. \
+            "{} was removed from its guest, which still claims it and keeps using it. \
              Detach it from the guest and attach it again",
             seen.name()
         );
         return (FindingReason::DetachFailed, DETACH_HOLD, text);
     }
     let text = format!(
-        "{}, used by {}, {}; since then nothing shows that it moves data. Rebind the driver in the guest, detach \
+        "{}, used by {}, {}; nothing has shown since then that it moves data. Rebind the driver in the guest, detach \
          and attach the VF, or run a benchmark through it",
         seen.name(),
         seen.row.holder,

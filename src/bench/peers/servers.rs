@@ -118,8 +118,7 @@ impl BenchmarkServers {
         }
         let lock = self.lock()?;
         self.may_run(from, &report, &BenchmarkKey { probe, port: Some(port.clone()) })?;
-        let target =
-            self.context.target(&report, port).ok_or_else(|| unavailable("the port does not exist any more"))?;
+        let target = self.context.target(&report, port).ok_or_else(|| unavailable("the port no longer exists"))?;
         if is_stopped() {
             return Err(not_started("the agent is shutting down"));
         }
@@ -149,7 +148,7 @@ impl BenchmarkServers {
             drop(lock);
         };
         let kept = std::thread::Builder::new().name("probe-server".to_owned()).spawn(keep);
-        let kept = kept.map_err(|error| not_started(format!("no thread could be started: {error}")))?;
+        let kept = kept.map_err(|error| not_started(format!("cannot start a thread: {error}")))?;
         *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         told.recv().unwrap_or_else(|_| Err(not_started("its thread exited")))
     }

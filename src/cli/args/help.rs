@@ -1,5 +1,6 @@
-//! The help of every command: only flags that it uses, short with `-h`, with examples with `--help`.
+//! The help of every command: only flags that it uses; `-h` fits a screen, `--help` lists all flags with examples.
 
+use std::ffi::OsString;
 use std::fmt::Write as _;
 
 use clap::{Arg, Command};
@@ -10,8 +11,12 @@ use crate::host::{COLLECTORS, ON_DEMAND};
 const READERS: [&str; 8] = ["check", "explain", "vf", "topo", "bench", "metrics", "baseline", "snapshot"];
 
 /// What every long help ends with.
-const ENVIRONMENT: &str =
-    "Flags marked [env: NAME] can also be set in the environment; a flag on the command line wins.";
+const ENVIRONMENT: &str = "A flag with a dot in its name can also be set in the environment: --config.file is \
+                           LANEWATCH_CONFIG_FILE. The command line wins.";
+
+/// What the full help of `audit` ends with.
+const AUDIT_ENVIRONMENT: &str =
+    "LANEWATCH_PROMETHEUS, _BEARER_TOKEN_FILE, _USERNAME, _PASSWORD_FILE and _TENANT set these flags, too.";
 
 /// Examples by command.
 const EXAMPLES: [(&str, &str); 14] = [
@@ -88,6 +93,30 @@ fn tailored(mut command: Command, path: &str, shared: &[Arg]) -> Command {
 
 const COLLECTOR_FLAGS: &str = "Collectors: --collector.NAME and --no-collector.NAME switch one on or off.";
 
+/// The full help that these arguments ask for, one line per flag; `None` if they ask for the short one (`-h`).
+pub fn full(arguments: &[OsString]) -> Option<String> {
+    if !arguments.iter().skip(1).any(|word| word == "--help" || word == "help") {
+        return None;
+    }
+    let mut command = super::command();
+    command.build();
+    let mut path: Vec<String> = Vec::new();
+    for word in arguments.iter().skip(1).filter(|word| *word != "help") {
+        if let Some(own) = word.to_str().and_then(|word| command.find_subcommand(word)).cloned() {
+            path.push(own.get_name().to_owned());
+            command = own;
+        }
+    }
+    Some(expanded(command, &path.join(" ")))
+}
+
+/// The help of a built command with all of its flags.
+fn expanded(command: Command, path: &str) -> String {
+    let end = long_end(path, path.is_empty() || uses(path, "device_include"));
+    let help = command.mut_args(|arg| arg.hide_short_help(false)).after_help(end).render_help().to_string();
+    help.replace("(see more with '--help')", "(see a summary with '-h')")
+}
+
 /// Whether a command uses a shared flag.
 fn uses(path: &str, flag: &str) -> bool {
     let name = path.split(' ').next().unwrap_or_default();
@@ -120,22 +149,22 @@ fn long_end(path: &str, collectors: bool) -> String {
     let name = path.split(' ').next().unwrap_or_default();
     let mut end = Vec::new();
     if collectors {
-        let lines = COLLECTORS.iter().map(|spec| {
-            let off = if ON_DEMAND.contains(&spec.name) { " (off by default)" } else { "" };
-            format!("  {:<12} {}{off}", spec.name, spec.about)
-        });
+        let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
         end.push(format!(
-            "Collectors:\n  --collector.NAME, --no-collector.NAME\n  {}\n\n{}",
-            "Switch a collector on or off; the last one given wins",
-            lines.collect::<Vec<_>>().join("\n")
+            "Collectors, switched on or off by --collector.NAME and --no-collector.NAME; the last one given wins:\n  {}\n  \
+             Off by default: {}",
+            names.join(", "),
+            ON_DEMAND.join(", ")
         ));
     }
     if let Some((_, lines)) = EXAMPLES.iter().find(|(command, _)| *command == name) {
         let lines: Vec<String> = lines.lines().map(|line| format!("  {line}")).collect();
         end.push(format!("Examples:\n{}", lines.join("\n")));
     }
-    if collectors || name == "audit" {
+    if collectors {
         end.push(ENVIRONMENT.to_owned());
+    } else if name == "audit" {
+        end.push(AUDIT_ENVIRONMENT.to_owned());
     }
     end.join("\n\n")
 }
@@ -223,13 +252,25 @@ mod tests {
         }
     }
 
+    /// The full help of a command.
+    fn listed(path: &str) -> String {
+        let words = ["lanewatch", path, "--help"].join(" ");
+        full(&words.split_whitespace().map(Into::into).collect::<Vec<_>>()).unwrap()
+    }
+
+    #[test]
+    fn the_full_help_of_every_command_fits_a_tall_screen() {
+        let names: Vec<String> = command().get_subcommands().map(|command| command.get_name().to_owned()).collect();
+        for name in names.iter().map(String::as_str).chain(["", "baseline diff", "config check"]) {
+            let help = listed(name);
+            assert!(help.lines().count() <= 50, "{name}: {} lines:\n{help}", help.lines().count());
+            assert!(help.contains(format!("Usage: lanewatch {name}").trim()), "{help}");
+        }
+        assert_eq!(full(&["lanewatch".into(), "check".into(), "-h".into()]), None);
+    }
+
     #[test]
     fn a_command_lists_only_flags_that_it_uses() {
-        let listed = |name: &str| {
-            let mut program = command();
-            program.build();
-            program.find_subcommand_mut(name).unwrap().render_long_help().to_string()
-        };
         for (command, flag, there) in [
             ("check", "--path.rootfs", true),
             ("check", "--demo", true),
@@ -250,9 +291,9 @@ mod tests {
         let check = listed("check");
         assert_eq!(check.matches("--no-collector.").count(), 1, "{check}");
         for spec in COLLECTORS {
-            assert!(check.contains(&format!("\n  {:<12} ", spec.name)), "{}", spec.name);
+            assert!(check.contains(spec.name), "{}", spec.name);
         }
-        assert!(check.contains("Examples:") && check.contains("[env: LANEWATCH_PATH_ROOTFS]"), "{check}");
+        assert!(check.contains("Examples:") && check.contains("LANEWATCH_CONFIG_FILE"), "{check}");
     }
 
     #[test]

@@ -99,7 +99,7 @@ pub struct CommonArgs {
         hide_short_help = true
     )]
     pub device_exclude: Option<String>,
-    /// Ask the kubelet which devices it gave to pods: the socket of its PodResources API [default: none]
+    /// Socket of the kubelet's PodResources API, to see which pod has which device [default: none]
     #[arg(
         long = "collector.kubelet-socket",
         global = true,

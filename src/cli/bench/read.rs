@@ -31,7 +31,7 @@ const LONGEST: u64 = 4 << 20;
 /// Reads outputs of benchmarks, and says what they say alone and together.
 pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> {
     if args.read.iter().filter(|path| *path == Path::new("-")).count() > 1 {
-        return Err(CliError::Usage("--read -: standard input can be read once".to_owned()));
+        return Err(CliError::Usage("--read -: standard input can be read only once".to_owned()));
     }
     let outputs: Vec<(&PathBuf, BenchmarkOutput)> = args.read.iter().map(one).collect::<Result<_, _>>()?;
     let report = match &args.device {
@@ -96,7 +96,7 @@ fn whole(from: impl io::Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     from.take(LONGEST + 1).read_to_end(&mut bytes)?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 4 MiB: not the output of a benchmark"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 4 MiB, so not the output of a benchmark"));
     }
     if bytes.contains(&0) {
         return Err(io::Error::new(io::ErrorKind::InvalidData, "not a text file"));
@@ -126,7 +126,7 @@ fn summary(item: &ComparedOutput, report: Option<&HostReport>, by_name: bool) ->
             let note = way.not_comparable().map(|why| format!("; {why}")).unwrap_or_default();
             format!("{}{size}{device}{note}", beside(*way, *value, item.ceiling.as_ref()))
         }
-        OutputResult::Latency(typical) => format!("latency: typically {:.2} us{device}", typical * 1e6),
+        OutputResult::Latency(typical) => format!("latency: typically {:.2} µs{device}", typical * 1e6),
         OutputResult::Failed(failure, text) => {
             let now = match failure {
                 benchmark::Failure::PortDown => {
@@ -146,7 +146,7 @@ fn now(report: &HostReport, key: &PortKey) -> Option<String> {
         condition.check == Check::PortDown && matches!(&condition.subject, Subject::Port(port) if port == key)
     });
     if let Some(down) = down {
-        return Some(format!("; so says port_down of this host: {key} ({})", down.reason));
+        return Some(format!("; this host reports it, too: port_down {key} ({})", down.reason));
     }
     let device = report.snapshot.device(&key.device)?;
     let port = device.ports.iter().find(|port| port.number == key.port)?;

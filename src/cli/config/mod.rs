@@ -246,7 +246,7 @@ mod tests {
         for key in ["match", "rate"] {
             assert!(found.iter().any(|error| error.starts_with(&format!("f: policy.port[3].{key}: "))), "{found:#?}");
         }
-        assert!(found.iter().any(|error| error == "f: probe.size: 0 is not from 1 to 1073741824"), "{found:#?}");
+        assert!(found.iter().any(|error| error == "f: probe.size: 0 is not between 1 and 1073741824"), "{found:#?}");
         assert_eq!(found.len(), 10, "{found:#?}");
     }
 

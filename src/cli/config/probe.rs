@@ -143,7 +143,7 @@ pub fn peers(
     let slot = read.time("slot", config.slot.as_deref(), least..=longest, allowed);
     let concurrency = config.concurrency.unwrap_or(64);
     if !(2..=100_000).contains(&concurrency) {
-        read.error("concurrency", format!("{concurrency} is not from 2 to 100000: two hosts are a pair"));
+        read.error("concurrency", format!("{concurrency} is not between 2 and 100000: a pair is two hosts"));
     }
     let tls = config.tls.as_ref().map(|tls| tls_files(&read.table("tls."), tls));
     let certified = tls.as_ref().is_some_and(|tls| tls.identity.is_some());

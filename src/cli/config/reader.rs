@@ -61,7 +61,7 @@ impl<'a> TableReader<'a> {
         if range.contains(&value) {
             return Some(value);
         }
-        self.error(key, format!("{value} is not from {} to {}", range.start(), range.end()));
+        self.error(key, format!("{value} is not between {} and {}", range.start(), range.end()));
         None
     }
 

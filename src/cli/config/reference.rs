@@ -66,15 +66,15 @@ pub const KEYS: &[Key] = &[
     key("collector.vf-ports", "boolean", Some("false"), "", "every metric of VFs' ports, about 60 series a VF; without it their states and rate, and the traffic that the PF counts"),
     key("collector.disabled", "list of strings", Some("[]"), "names of collectors", "collectors that do not run"),
     key("collector.enabled", "list of strings", Some("[]"), "names of collectors", "collectors that run although they are off by default"),
-    key("collector.kubelet-socket", "string", Some("none: the kubelet is not asked"), "an absolute path", "socket of the kubelet's PodResources API, usually /var/lib/kubelet/pod-resources/kubelet.sock"),
+    key("collector.kubelet-socket", "string", Some("none: the kubelet is not queried"), "an absolute path", "socket of the kubelet's PodResources API, usually /var/lib/kubelet/pod-resources/kubelet.sock"),
     key("collector.qid-map.path", "string", None, "an absolute path, with `*` and `?` in its names", "queue pair maps of an out-of-tree driver"),
     key("collector.qid-map.columns", "list of strings", None, "`vf`, `local`, `global`, `state`, `-`; `global` is required", "columns of the maps, from the left"),
     key("collector.qid-map.hexadecimal", "boolean", Some("false"), "", "whether numbers without `0x` are hexadecimal"),
     key("storage.path", "string", Some("\"/var/lib/lanewatch\""), "an absolute path", "state directory: baseline, events"),
-    key("policy.devices", "list of strings", Some("[]"), "names of RDMA devices", "devices that must be there"),
+    key("policy.devices", "list of strings", Some("[]"), "names of RDMA devices", "devices that must be present"),
     key("policy.port[].match", "string", None, "a regular expression", "ports of the rule, by whole name: `mlx5_[0-3]/1`"),
     key("policy.port[].up", "boolean", Some("not expected"), "", "whether the ports must be up"),
-    key("policy.port[].rate", "string", Some("not expected"), "`\"0.1 Gb/s\"` to `\"100000 Gb/s\"`", "least rate of the ports"),
+    key("policy.port[].rate", "string", Some("not expected"), "`\"0.1 Gb/s\"` to `\"100000 Gb/s\"`", "minimum rate of the ports"),
     key("policy.link[].match", "string", None, "a regular expression", "devices of the rule, by whole name"),
     key("policy.link[].speed", "string", Some("not expected"), "`2.5`, `5`, `8`, `16`, `32` or `64 GT/s`", "least speed of the PCIe link"),
     key("policy.link[].width", "integer", Some("not expected"), "1, 2, 4, 8, 12, 16, 32", "least width of the PCIe link, in lanes"),
@@ -82,12 +82,12 @@ pub const KEYS: &[Key] = &[
     key("policy.vfs[].count", "integer", None, "1 to 65535", "least number of VFs of each of these PFs"),
     key("policy.exception[].match", "string", None, "a regular expression", "subjects of the exception, by whole name: `mlx5_3`, `mlx5_3/1`, `0000:98:00.0`"),
     key("policy.exception[].checks", "list of strings", Some("every check"), "names of checks", "checks whose findings are accepted"),
-    key("policy.exception[].reason", "string", None, "a text", "why; shown with the finding"),
+    key("policy.exception[].reason", "string", None, "a text", "the reason; shown with the finding"),
     key("policy.severity.CHECK", "string", Some("see the table of checks"), "`info`, `warning`, `critical`", "severity of a check's findings"),
     key("policy.hold.CHECK", "string", Some("see the table of checks"), "a time from 0s to 7d", "how long a condition must last to be a finding"),
     key("policy.threshold.flaps-critical", "integer", Some("3"), "1 to 1000", "link flaps in 12 hours that are critical"),
     key("policy.threshold.settle", "string", Some("\"30m\""), "a time from 0s to 1d", "time after boot in which flaps are not counted"),
-    key("policy.threshold.correctable-aer-per-hour", "integer", Some("10"), "0 to 1000000000", "correctable AER errors an hour that are a warning"),
+    key("policy.threshold.correctable-aer-per-hour", "integer", Some("10"), "0 to 1000000000", "correctable AER errors per hour above which they are a warning"),
     key("policy.threshold.errors.COUNTER", "integer", Some("see METRICS.md"), "0 to 1000000000000", "errors of a counter allowed in its window"),
     key("policy.maintenance.file", "string", Some("none"), "an absolute path", "the host is in maintenance while this file exists"),
     key("policy.maintenance.windows", "list of strings", Some("[]"), "`\"Sat 02:00-04:00\"`, or `\"02:00-04:00\"` for every day", "maintenance windows, in UTC"),
@@ -112,7 +112,7 @@ pub const KEYS: &[Key] = &[
     key("probe.peers.key-file", "string", Some("none"), "a file that only the agent's user can read", "key that the hosts share"),
     key("probe.peers.slot", "string", Some("\"2h\""), "a time from 10s to 7d, at least four times `probe.duration`", "length of a time slot; in each a host has at most one partner"),
     key("probe.peers.concurrency", "integer", Some("64"), "2 to 100000", "hosts that measure at the same time"),
-    key("probe.peers.tls.ca-file", "string", Some("the system's"), "a PEM file", "authorities that peers' certificates are checked against"),
+    key("probe.peers.tls.ca-file", "string", Some("the system's"), "a PEM file", "CA certificates that the peers' certificates are verified with"),
     key("probe.peers.tls.cert-file", "string", Some("none"), "a PEM file; needs `key-file`", "certificate of this host"),
     key("probe.peers.tls.key-file", "string", Some("none"), "a PEM file; needs `cert-file`", "key of the certificate"),
 ];
@@ -154,19 +154,18 @@ pub fn markdown() -> String {
         })
         .collect();
     let probes: Vec<String> = Benchmark::ALL.iter().map(|probe| format!("`{}`", probe.as_str())).collect();
-    let collectors: Vec<String> = COLLECTORS
-        .iter()
-        .map(|spec| format!("`{}`{}", spec.name, if ON_DEMAND.contains(&spec.name) { " (off by default)" } else { "" }))
-        .collect();
     let _ = write!(
         out,
         "\n- Checks: {}.\n- Counters of `policy.threshold.errors`, with their defaults: {}.\n- Benchmarks of \
-         `probe.probes`: {}. A peer measures for at most {MOST_SECONDS} s.\n- Collectors: {}.\n",
+         `probe.probes`: {}. A peer measures for at most {MOST_SECONDS} s.\n\n| collector | what it reads |\n|---|---|\n",
         checks.join(", "),
         counters.join(", "),
-        probes.join(", "),
-        collectors.join(", ")
+        probes.join(", ")
     );
+    for spec in COLLECTORS {
+        let off = if ON_DEMAND.contains(&spec.name) { " (off by default)" } else { "" };
+        let _ = writeln!(out, "| `{}` | {}{off} |", spec.name, spec.about);
+    }
     out
 }
 

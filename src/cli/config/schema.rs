@@ -178,7 +178,7 @@ pub struct PeersTlsConfig {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PolicyConfig {
-    /// RDMA devices that must be there.
+    /// RDMA devices that must be present.
     pub devices: Vec<String>,
     /// `[[policy.port]]`
     pub port: Vec<PortRule>,

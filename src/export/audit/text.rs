@@ -88,12 +88,12 @@ fn stranded(out: &mut String, sums: &Sums) {
     table(out, &[], &rows);
     if sums.unknown.0 > 0.0 {
         let (unknown, part) = (fabric(sums.unknown), percent(sums.unknown, sums.installed));
-        let _ = writeln!(out, "unknown   {unknown} ({part}): the PCIe path or the cause is not known");
+        let _ = writeln!(out, "unknown   {unknown} ({part}): PCIe path or cause unknown");
     }
     let words = [
         (sums.down_ports, "ports that should be up and are down"),
         (sums.missing_devices, "devices that are gone"),
-        (sums.rateless_ports, "of these, ports without a known rate, which are in no sum"),
+        (sums.rateless_ports, "of these, ports of unknown rate, which are in no sum"),
     ];
     for (count, words) in words.into_iter().filter(|(count, _)| *count > 0) {
         let _ = writeln!(out, "{words}: {count}");

@@ -56,7 +56,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Whether the last pass of the collector was complete; missing hardware counts as success.",
         labels: COLLECTOR,
-        worst: "1 a collector",
+        worst: "1 per collector",
         since: FIRST_RELEASE,
         write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.success)),
     },
@@ -66,7 +66,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Time that the collector took to list and read its devices in its last pass, added up over devices that \
                were read in parallel; without the time it waited for others.",
         labels: COLLECTOR,
-        worst: "1 a collector",
+        worst: "1 per collector",
         since: FIRST_RELEASE,
         write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.duration.as_secs_f64())),
     },
@@ -76,7 +76,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Longest time that a listing or reading of the collector's last pass waited for a free worker; absent below \
                10 ms.",
         labels: COLLECTOR,
-        worst: "1 a collector; none on an idle host",
+        worst: "1 per collector; none on an idle host",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |labels, collector| {
@@ -90,7 +90,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "End of the last complete pass of the collector, in seconds since 1970.",
         labels: COLLECTOR,
-        worst: "1 a collector",
+        worst: "1 per collector",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |labels, collector| {
@@ -104,7 +104,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Devices that do not respond within the deadline of the collector; they are skipped until they \
                respond.",
         labels: COLLECTOR,
-        worst: "1 a collector",
+        worst: "1 per collector",
         since: FIRST_RELEASE,
         write: |view, out| each(view, |labels, collector| out.gauge(labels, collector.stuck.len())),
     },
@@ -114,16 +114,16 @@ pub const FAMILIES: &[Family] = &[
         help: "Files and messages that could not be read, by class of errno; a missing optional file is not an \
                error. Absent without errors.",
         labels: &["collector", "reason"],
-        worst: "7 a collector; none on a healthy host",
+        worst: "7 per collector; none on a healthy host",
         since: FIRST_RELEASE,
         write: read_errors,
     },
     Family {
         name: "lanewatch_quarantined_files",
         kind: MetricKind::Gauge,
-        help: "Files that are temporarily skipped because the driver rejects reads (EINVAL, EOPNOTSUPP); absent for none.",
+        help: "Files that are temporarily skipped because the driver rejects reads (EINVAL, EOPNOTSUPP); absent if there are none.",
         labels: COLLECTOR,
-        worst: "1 a collector; none on most hosts",
+        worst: "1 per collector; none on most hosts",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |labels, collector| {
@@ -197,8 +197,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_web_closed_connections_total",
         kind: MetricKind::Counter,
-        help: "Connections that the server closed, by reason: the client read too slowly, too many answers or \
-               connections were open, or the web configuration became stricter; absent for none.",
+        help: "Connections that the server closed, by reason: the client read too slowly, too many responses or connections were open, or the web configuration became stricter; absent if there are none.",
         labels: &["reason"],
         worst: "4",
         since: FIRST_RELEASE,

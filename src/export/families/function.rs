@@ -15,7 +15,7 @@ pub const INTERRUPTS: &[Family] = &[
         help: "Interrupt vectors of a function by locality of their CPU to its NUMA node (msi_irqs, \
                /proc/irq/<n>/effective_affinity_list).",
         labels: LOCALITY,
-        worst: "3 a function, without VFs",
+        worst: "3 per function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| {
@@ -31,7 +31,7 @@ pub const INTERRUPTS: &[Family] = &[
         help: "Interrupts of a function by locality of the CPU that served them; survives 32-bit wraps, CPU \
                hotplug and driver reloads (/proc/interrupts).",
         labels: LOCALITY,
-        worst: "3 a function, without VFs",
+        worst: "3 per function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| {
@@ -47,7 +47,7 @@ pub const INTERRUPTS: &[Family] = &[
         help: "Share of a function's interrupts that its busiest CPU served, in the last interval with \
                interrupts (/proc/interrupts).",
         labels: &["pci_address"],
-        worst: "1 a function, without VFs",
+        worst: "1 per function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| out.known(&[address.into()], summary.busiest.map(|(_, share)| share)));
@@ -59,7 +59,7 @@ pub const INTERRUPTS: &[Family] = &[
         help: "Changes of the CPUs that serve a function's vectors since the agent started \
                (/proc/irq/<n>/effective_affinity_list).",
         labels: &["pci_address"],
-        worst: "1 a function, without VFs",
+        worst: "1 per function, without VFs",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |address, summary| out.counter(&[address.into()], summary.affinity_changes));
@@ -87,7 +87,7 @@ fn of(summary: &IrqSummary, counts: [u64; 3]) -> impl Iterator<Item = (Locality,
     Locality::ALL.into_iter().zip(counts).filter(shown)
 }
 
-const REPORTERS: &str = "1 a reporter, of which mlx5 has 5 a function and no function more than 16; absent for VFs beside \
+const REPORTERS: &str = "1 per reporter, of which mlx5 has 5 per function and no function more than 16; absent for VFs beside \
                          their PF";
 
 /// Health reporters of drivers, and temperatures.

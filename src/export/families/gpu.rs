@@ -22,9 +22,9 @@ pub const FAMILIES: &[Family] = &[
         name: "lanewatch_gpudirect_info",
         kind: MetricKind::Info,
         help: "Modules that let network cards reach the memory of GPUs (/sys/module/nvidia_peermem, \
-               /sys/kernel/mm/memory_peers). None is no fault: dma-buf needs none, and no file tells of it.",
+               /sys/kernel/mm/memory_peers). Having none is not a fault: dma-buf needs none, and is not visible in any file.",
         labels: &["module", "version"],
-        worst: "1 a module: 3",
+        worst: "1 per module: 3",
         since: FIRST_RELEASE,
         write: |view, out| {
             for posture in view.report.snapshot.all::<Posture>() {
@@ -47,7 +47,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_gpu_nic_path_bandwidth_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "What the slowest PCIe link between a GPU and an RDMA device can carry each way (max_link_speed, \
+        help: "Bandwidth each way of the slowest PCIe link between a GPU and an RDMA device (max_link_speed, \
                max_link_width of both ends); only below one root port.",
         labels: &["gpu_pci_address", "device"],
         worst: "1 a GPU and device below one root port",
@@ -57,19 +57,19 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_pcie_uplink_demand_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "What the endpoints below a PCIe switch could ask of its uplink, by kind (max_link_*, and the rate of \
+        help: "Bandwidth that the endpoints below a PCIe switch can demand of its uplink, by kind (max_link_*, and the rate of \
                network ports); the address is the switch's upstream port.",
         labels: &["pci_address", "kind"],
-        worst: "3 a switch with a GPU, network card or drive below",
+        worst: "3 per switch with a GPU, network card or drive below",
         since: FIRST_RELEASE,
         write: demand,
     },
     Family {
         name: "lanewatch_pcie_uplink_capable_bandwidth_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "What both ends of the uplink of a PCIe switch can carry each way (max_link_speed, max_link_width).",
+        help: "Bandwidth that both ends of the uplink of a PCIe switch support each way (max_link_speed, max_link_width).",
         labels: &["pci_address"],
-        worst: "1 a switch with a GPU, network card or drive below",
+        worst: "1 per switch with a GPU, network card or drive below",
         since: FIRST_RELEASE,
         write: capacity,
     },

@@ -33,7 +33,7 @@ pub const SETUP: &[Family] = &[
                (/sys/bus/pci/devices/<address>/config; hidden without CAP_SYS_ADMIN), and ARI: used by a function, \
                forwarded by a port (ari_enabled).",
         labels: &["pci_address", "acs", "ari"],
-        worst: "1 a watched function and each port above; absent for VFs beside their PF",
+        worst: "1 per watched function and each port above; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             // Read less often than functions are: of one that is gone nothing is said.
@@ -56,10 +56,9 @@ pub const KERNEL_LOG: &[Family] = &[
     Family {
         name: "lanewatch_kernel_messages_total",
         kind: MetricKind::Counter,
-        help: "Kernel messages about watched hardware since the agent started, by driver and kind (/dev/kmsg); absent \
-               for none.",
+        help: "Kernel messages about watched hardware since the agent started, by driver and kind (/dev/kmsg); absent if there are none.",
         labels: &["driver", "kind"],
-        worst: "25 a host and 5 to 20 a card driver; none on a healthy host",
+        worst: "25 per host and 5 to 20 per card driver; none on a healthy host",
         since: FIRST_RELEASE,
         write: |view, out| {
             let counts = log(view).into_iter().flat_map(|log| &log.counts);

@@ -15,7 +15,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Settings of the network interface of an RDMA device: PFC and trust (RTM_GETDCB), FEC and pause \
                frames (ethtool netlink), IPoIB mode (/sys/class/net/<netdev>/mode).",
         labels: &["netdev", "device", "pci_address", "pfc_priorities", "trust", "dcbx", "fec", "pause", "ipoib_mode"],
-        worst: "1 an interface; absent for VFs beside their PF",
+        worst: "1 per interface; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: info,
     },
@@ -25,7 +25,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Discards, line errors and PCIe errors of an Ethernet port by the driver's names, plus the \
                standard counters that the driver does not have (ethtool statistics).",
         labels: &["netdev", "counter", "class"],
-        worst: "about 80 an interface",
+        worst: "about 80 per interface",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |netdev, name, meaning, value| {
@@ -41,7 +41,7 @@ pub const FAMILIES: &[Family] = &[
         help: "How often an interface lost its carrier, administrative changes included \
                (/sys/class/net/<netdev>/carrier_down_count).",
         labels: &["netdev"],
-        worst: "1 an interface",
+        worst: "1 per interface",
         since: FIRST_RELEASE,
         write: |view, out| {
             let mut all: Vec<&Netdev> = view.report.snapshot.all().collect();
@@ -57,10 +57,9 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_link_cause_info",
         kind: MetricKind::Info,
-        help: "Why an interface has no link, in the words of the kernel; absent while it has one, and if its \
-               driver gives no reason (ethtool netlink, LINKSTATE_GET).",
+        help: "Reason why an interface has no link, as the kernel reports it; absent while it has a link, and if its driver reports no reason (ethtool netlink, LINKSTATE_GET).",
         labels: &["netdev", "state", "substate"],
-        worst: "1 an interface that is down",
+        worst: "1 per interface that is down",
         since: FIRST_RELEASE,
         write: |view, out| {
             let mut all: Vec<&NetdevLink> = view.report.snapshot.all().collect();
@@ -76,10 +75,10 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_netdev_fec_codewords_total",
         kind: MetricKind::Counter,
-        help: "Codewords received with so many wrong symbols, which FEC corrected (ethtool netlink, FEC_GET \
+        help: "Received codewords by the number of wrong symbols that FEC corrected (ethtool netlink, FEC_GET \
                histogram).",
         labels: &["netdev", "errors_low", "errors_high"],
-        worst: "16 an interface, with kernels and drivers that have it",
+        worst: "16 per interface, with kernels and drivers that have it",
         since: FIRST_RELEASE,
         write: |view, out| {
             for errors in line_errors(view) {
@@ -95,7 +94,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Bits of a lane that FEC corrected; absent if lanes are among the driver's own statistics \
                (ethtool netlink, FEC_GET).",
         labels: &["netdev", "lane"],
-        worst: "8 an interface, with drivers that count lanes",
+        worst: "8 per interface, with drivers that count lanes",
         since: FIRST_RELEASE,
         write: |view, out| {
             for errors in line_errors(view).into_iter().filter(|errors| !errors.lanes_are_statistics) {
@@ -111,7 +110,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Share of received bits that were wrong before FEC corrected them, in the last minute with a link \
                (ethtool statistics and FEC_GET).",
         labels: &["netdev"],
-        worst: "1 an interface",
+        worst: "1 per interface",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (netdev, line) in &view.report.lines {
@@ -124,7 +123,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "The same of the lane with the most errors, if the driver counts lanes.",
         labels: &["netdev"],
-        worst: "1 an interface",
+        worst: "1 per interface",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (netdev, line) in &view.report.lines {
@@ -138,7 +137,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Share of received codewords that FEC could not correct, in the last 12 minutes with a link (ethtool \
                statistics and FEC_GET).",
         labels: &["netdev"],
-        worst: "1 an interface",
+        worst: "1 per interface",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (netdev, line) in &view.report.lines {
@@ -151,7 +150,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "PFC pause frames received or sent by priority (ethtool statistics, else RTM_GETDCB).",
         labels: &["netdev", "priority", "direction"],
-        worst: "16 an interface; only priorities with PFC on mlx5",
+        worst: "16 per interface; only priorities with PFC on mlx5",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |netdev, _, meaning, value| {
@@ -168,7 +167,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Time for which a priority was paused by received or sent pause frames; priority global is the \
                whole link (ethtool statistics).",
         labels: &["netdev", "priority", "direction"],
-        worst: "18 an interface",
+        worst: "18 per interface",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |netdev, _, meaning, value| {
@@ -186,7 +185,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Share of the last second in which the card was stalled waiting for PCIe credits (ethtool \
                statistics outbound_pci_stalled_*).",
         labels: &["netdev", "counter"],
-        worst: "2 an interface with mlx5",
+        worst: "2 per interface with mlx5",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |netdev, name, meaning, value| {

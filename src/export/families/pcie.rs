@@ -57,7 +57,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Changes of speed or width that the agent saw since its start (current_link_speed, current_link_width).",
         labels: ADDRESS,
-        worst: "1 a link",
+        worst: "1 per link",
         since: FIRST_RELEASE,
         write: link_changes,
     },
@@ -66,7 +66,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Bandwidth of the device's PCIe path each way: that of its slowest link (current_link_*).",
         labels: &["device", "pci_address"],
-        worst: "1 a device",
+        worst: "1 per device",
         since: FIRST_RELEASE,
         write: path_bandwidth,
     },
@@ -76,7 +76,7 @@ pub const FAMILIES: &[Family] = &[
         help: "The link that limits the device's PCIe path (current_link_*). Deprecated: use lanewatch_pcie_path_link, \
                which makes no new series when another link becomes the limit.",
         labels: &["device", "pci_address", "limiting_pci_address"],
-        worst: "1 a device, without VFs",
+        worst: "1 per device, without VFs",
         since: FIRST_RELEASE,
         write: path_info,
     },
@@ -86,7 +86,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Links of a device's PCIe path by their address, from the device (hop 1) up: 1 for the one that limits the \
                path, 0 for others (current_link_*).",
         labels: &["device", "pci_address", "hop"],
-        worst: "1 a device and link of its path, usually 1 to 3; none for VFs",
+        worst: "1 per device and link of its path, usually 1 to 3; none for VFs",
         since: FIRST_RELEASE,
         write: path_links,
     },
@@ -96,7 +96,7 @@ pub const FAMILIES: &[Family] = &[
         help: "AER errors that a function or port detected (/sys/bus/pci/devices/<address>/aer_dev_<class>, the \
                total).",
         labels: AER,
-        worst: "3 a PF and 3 a port above",
+        worst: "3 a PF and 3 per port above",
         since: FIRST_RELEASE,
         write: aer_events,
     },
@@ -115,7 +115,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Error messages that a root port received from below \
                (/sys/bus/pci/devices/<address>/aer_rootport_total_err_<class>).",
         labels: AER,
-        worst: "3 a root port",
+        worst: "3 per root port",
         since: FIRST_RELEASE,
         write: root_messages,
     },
@@ -126,7 +126,7 @@ const AER: &[&str] = &["pci_address", "class"];
 
 /// A gauge of every link.
 const fn link(name: &'static str, help: &'static str, write: fn(&ReportView<'_>, &mut Series<'_, '_>)) -> Family {
-    Family { name, kind: MetricKind::Gauge, help, labels: ADDRESS, worst: "1 a link", since: FIRST_RELEASE, write }
+    Family { name, kind: MetricKind::Gauge, help, labels: ADDRESS, worst: "1 per link", since: FIRST_RELEASE, write }
 }
 
 fn speed(view: &ReportView<'_>, out: &mut Series<'_, '_>, of: impl Fn(&Link) -> Option<TransfersPerSecond>) {

@@ -48,7 +48,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Data rate of an active port each way (/sys/class/infiniband/<device>/ports/<port>/rate).",
         labels: PORT,
-        worst: "1 a port",
+        worst: "1 per port",
         since: FIRST_RELEASE,
         write: |view, out| {
             for row in &view.ports {
@@ -61,7 +61,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Width of an active port: 4 for 4X (/sys/class/infiniband/<device>/ports/<port>/rate).",
         labels: PORT,
-        worst: "1 a port",
+        worst: "1 per port",
         since: FIRST_RELEASE,
         write: |view, out| {
             for row in whole(view).filter(|row| row.port.is_active()) {
@@ -93,7 +93,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Data rate each way of a wire that the port's traffic leaves the host on: its function's uplink, or each \
                member of its bond in use (ports/<port>/rate, /sys/class/net/<netdev>/speed). Sum these, not ports.",
         labels: WIRE,
-        worst: "1 a physical port; none for VFs, sub-functions and representors",
+        worst: "1 per physical port; none for VFs, sub-functions and representors",
         since: FIRST_RELEASE,
         write: |view, out| wires(view, out, |wire| Some(wire.rate)),
     },
@@ -102,7 +102,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Bandwidth of the wire each way when all wires on its PCIe path are busy; absent if the path is unknown.",
         labels: WIRE,
-        worst: "1 a physical port; none for VFs, sub-functions and representors",
+        worst: "1 per physical port; none for VFs, sub-functions and representors",
         since: FIRST_RELEASE,
         write: |view, out| wires(view, out, |wire| wire.share),
     },
@@ -309,10 +309,10 @@ pub const ADDRESSING: &[Family] = &[
     Family {
         name: "lanewatch_port_gids",
         kind: MetricKind::Gauge,
-        help: "GIDs of a port by type, in the kernel's words \
+        help: "GIDs of a port by type, as the kernel names them \
                (/sys/class/infiniband/<device>/ports/<port>/gid_attrs/types).",
         labels: &["device", "port", "gid_type"],
-        worst: "2 a port; absent for VFs beside their PF",
+        worst: "2 per port; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for addressing in port_addresses(&view.report.snapshot) {
@@ -329,7 +329,7 @@ pub const ADDRESSING: &[Family] = &[
         help: "Defaults of RoCE connections of a port, if set \
                (/sys/kernel/config/rdma_cm/<device>/ports/<port>, /sys/class/infiniband/<device>/tc/<port>).",
         labels: &["device", "port", "default_mode", "default_tos", "traffic_class"],
-        worst: "1 a port; absent for VFs beside their PF",
+        worst: "1 per port; absent for VFs beside their PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for addressing in port_addresses(&view.report.snapshot) {

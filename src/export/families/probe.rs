@@ -15,7 +15,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Runs of a benchmark since the agent started, by result.",
         labels: &["probe", "device", "port", "result"],
-        worst: "5 a probe and port",
+        worst: "5 per probe and port",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (key, past) in &*view.report.probes {
@@ -31,7 +31,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "Runs of a benchmark that were skipped since the agent started, by reason.",
         labels: &["probe", "reason"],
-        worst: "11 a probe",
+        worst: "11 per probe",
         since: FIRST_RELEASE,
         write: |view, out| {
             for probe in Benchmark::ALL {
@@ -65,7 +65,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Payload bandwidth of the last run of a benchmark; the sum for both directions.",
         labels: &["probe", "device", "port", "direction"],
-        worst: "2 a probe and port",
+        worst: "2 per probe and port",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |[probe, device, port], run| {
@@ -81,7 +81,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Latency that the last run of a benchmark measured: half a round trip for writes, a full one for \
                reads.",
         labels: &["probe", "device", "port", "direction", "statistic"],
-        worst: "12 a probe and port",
+        worst: "12 per probe and port",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |[probe, device, port], run| {
@@ -94,10 +94,9 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_probe_ceiling_bytes_per_second",
         kind: MetricKind::Gauge,
-        help: "Maximum payload bandwidth of a benchmark's path one way at its last run: the least of rates and \
-               PCIe paths, less protocol overhead.",
+        help: "Maximum payload bandwidth of a benchmark's path one way at its last run: the lowest of port rates and PCIe paths, minus protocol overhead.",
         labels: PORT,
-        worst: "1 a probe and port",
+        worst: "1 per probe and port",
         since: FIRST_RELEASE,
         write: |view, out| {
             each(view, |labels, run| out.known(&labels, run.ceiling.map(|ceiling| ceiling.0)));
@@ -108,7 +107,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Last run of a benchmark, whatever its result, in seconds since 1970; skipped runs do not count.",
         labels: PORT,
-        worst: "1 a probe and port",
+        worst: "1 per probe and port",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (key, past) in &*view.report.probes {
@@ -121,7 +120,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Duration of the last run of a benchmark.",
         labels: PORT,
-        worst: "1 a probe and port",
+        worst: "1 per probe and port",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (key, past) in &*view.report.probes {

@@ -21,7 +21,7 @@ pub const FAMILIES: &[Family] = &[
         help: "RDMA contexts (hca_handle) and objects (hca_object) of a pod or job on a device, without zeros; the \
                100 largest users, the others together as holder other (rdma.current).",
         labels: USE,
-        worst: "2 a device and pod or job, 202 a device",
+        worst: "2 per device and pod or job, 202 per device",
         since: FIRST_RELEASE,
         write: |view, out| {
             for ((device, resource), users) in by_device(view) {
@@ -45,7 +45,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Limit of RDMA contexts and objects of a pod or job on a device; absent without one (rdma.max).",
         labels: USE,
-        worst: "2 a device and pod or job, 200 a device",
+        worst: "2 per device and pod or job, 200 per device",
         since: FIRST_RELEASE,
         write: |view, out| {
             for ((device, resource), users) in by_device(view) {
@@ -61,7 +61,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Info,
         help: "Names of pods with RDMA contexts or objects, by UID (/var/log/pods), to join with holder.",
         labels: &["holder", "namespace", "pod"],
-        worst: "1 a pod with RDMA, 100",
+        worst: "1 per pod with RDMA, 100",
         since: FIRST_RELEASE,
         write: names,
     },

@@ -90,7 +90,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_vf_vm_info",
         kind: MetricKind::Info,
-        help: "VM that uses a VF, as its manager calls it (metadata in libvirt's files, /etc/pve/qemu-server); absent \
+        help: "VM that uses a VF, by its manager's name for it (metadata in libvirt's files, /etc/pve/qemu-server); absent \
                if no VM does, or nothing describes it.",
         labels: &["pf", "vf", "pci_address", "domain", "manager", "name", "uuid", "project"],
         worst: "1 a VF, or one of lanewatch_vf_pod_info",
@@ -208,7 +208,7 @@ pub const FAMILIES: &[Family] = &[
     Family {
         name: "lanewatch_migrations_total",
         kind: MetricKind::Counter,
-        help: "Signs that a guest or a function was moved, by signal; absent for none on a host without VFs.",
+        help: "Signs that a guest or a function was moved, by signal; on a host without VFs absent if there are none.",
         labels: SIGNAL,
         worst: "14",
         since: FIRST_RELEASE,

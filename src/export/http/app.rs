@@ -286,7 +286,7 @@ impl App {
 
     async fn fresh(&self, document: Document, headers: &HeaderMap) -> HttpResponse {
         let Some(_slot) = RequestSlot::take(&self.in_slot, self.options.max_requests) else {
-            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many requests at a time\n");
+            return plain(StatusCode::SERVICE_UNAVAILABLE, "too many concurrent requests\n");
         };
         let wait = wait(headers);
         // The source keeps to `wait`; should it not, the scrape still gets the newest report in time.
@@ -302,7 +302,7 @@ impl App {
         self.take_counts();
         let agent = Arc::clone(&self.agent.lock().unwrap_or_else(PoisonError::into_inner));
         let Some(body) = self.documents.get(document, gzip, report, &agent, &self.options.telemetry_path) else {
-            return plain(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be encoded\n");
+            return plain(StatusCode::INTERNAL_SERVER_ERROR, "the response could not be encoded\n");
         };
         let mut answer = respond(StatusCode::OK, document.content_type(), body);
         answer.headers_mut().insert(header::VARY, HeaderValue::from_static("Accept, Accept-Encoding"));

@@ -121,7 +121,10 @@ impl ProbeRoute {
             return Err(busy());
         }
         let long = || {
-            Rejection::new(RequestResult::TooLong, format!("a request has at most {LONGEST} bytes, and comes at once"))
+            Rejection::new(
+                RequestResult::TooLong,
+                format!("a request may have at most {LONGEST} bytes and must not be sent slowly"),
+            )
         };
         if body.size_hint().lower() > u64::try_from(LONGEST).unwrap_or(u64::MAX) {
             return Err(long());
@@ -135,7 +138,7 @@ impl ProbeRoute {
             drop(work);
             answered
         });
-        answered.await.map_err(|_| Rejection::new(RequestResult::NotStarted, "the request could not be worked on"))
+        answered.await.map_err(|_| Rejection::new(RequestResult::NotStarted, "the request could not be processed"))
     }
 }
 

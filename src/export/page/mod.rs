@@ -69,7 +69,7 @@ fn whole(report: &HostReport) -> Markup {
             (findings::pending(report))
             section {
                 h2 { "PCIe paths" }
-                @if diagrams.is_empty() { p.none { "No RDMA device here." } }
+                @if diagrams.is_empty() { p.none { "No RDMA devices found." } }
                 @for diagram in &diagrams { (path::device(report, diagram, diagrams.len() <= DRAWN)) }
             }
             (gpus::section(report))
@@ -160,7 +160,7 @@ mod tests {
             "pcie_below_port_rate · link_degraded",
             "<b>63.0 Gb/s</b><small>8 GT/s x8</small>",
             "<strong class=\"limit\">the limit</strong>",
-            "degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s",
+            "degraded in speed and width: both ends support 16 GT/s x16 = 252.1 Gb/s",
             "the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8",
             "at their maximum, no longer counting: link_downed",
             "old board, known",
@@ -242,7 +242,7 @@ mod tests {
         report.events = Arc::from([]);
         report.status = Status::Ok;
         let quiet = page(Some(&report), "/metrics");
-        for part in ["lanewatch: OK on this host", "No findings.", "No RDMA device here.", "No events yet."] {
+        for part in ["lanewatch: OK on this host", "No findings.", "No RDMA devices found.", "No events yet."] {
             assert!(quiet.contains(part), "{part:?}");
         }
         assert!(!quiet.contains("Pending") && !quiet.contains("Accepted") && !quiet.contains("Hidden from"));

@@ -126,7 +126,7 @@ fn above(report: &HostReport, diagram: &PathDiagram<'_>, index: usize, hop: &Pat
                     b { @if root { "Root port" } @else { "PCIe port" } }
                     small { code { (address) } }
                 }
-                (None, _) => { b { "?" } small { "no port in sight" } }
+                (None, _) => { b { "?" } small { "no port visible" } }
             }
         }
     }

@@ -19,9 +19,9 @@ pub struct PathHop<'a> {
 /// How a link runs, speed and width taken together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HopState {
-    /// All that both ends can do.
+    /// All that both ends support.
     Full,
-    /// Below what both ends can do.
+    /// Below what both ends support.
     Degraded,
     /// The device could do more in another slot.
     LimitedBySlot,
@@ -69,38 +69,38 @@ impl PathHop<'_> {
         LinkRate(speed.current, width.current).to_string()
     }
 
-    /// What both ends can do: `16 GT/s x16 = 252.1 Gb/s`.
+    /// What both ends support: `16 GT/s x16 = 252.1 Gb/s`.
     pub fn capable(&self) -> String {
         LinkRate(self.link.speed().capable(), self.link.width().capable()).to_string()
     }
 
-    /// Its state in words, with what it could be: `degraded in speed and width: both ends can do …`.
+    /// Its state in words, with what it could be: `degraded in speed and width: both ends support …`.
     pub fn words(&self) -> String {
         let (speed, width) = (self.link.speed(), self.link.width());
         match self.state {
             HopState::Full if self.link.is_beyond_its_maximum() => {
-                format!("more than the device says it can do ({})", LinkRate(speed.device, width.device))
+                format!("above the device's stated maximum ({})", LinkRate(speed.device, width.device))
             }
-            HopState::Full if self.link.upstream.is_none() => "all that the device can do".to_owned(),
-            HopState::Full => "all that both ends can do".to_owned(),
+            HopState::Full if self.link.upstream.is_none() => "maximum of the device".to_owned(),
+            HopState::Full => "maximum of both ends".to_owned(),
             HopState::Degraded => {
                 let what = match (speed.verdict(), width.verdict()) {
                     (LinkVerdict::Degraded, LinkVerdict::Degraded) => "speed and width",
                     (LinkVerdict::Degraded, _) => "speed",
                     _ => "width",
                 };
-                let who = if self.link.upstream.is_some() { "both ends" } else { "the device" };
-                format!("degraded in {what}: {who} can do {}", self.capable())
+                let ends = if self.link.upstream.is_some() { "both ends support" } else { "the device supports" };
+                format!("degraded in {what}: {ends} {}", self.capable())
             }
             HopState::LimitedBySlot => {
-                format!("limited by its slot: the device could do {}", LinkRate(speed.device, width.device))
+                format!("limited by its slot: the device supports {}", LinkRate(speed.device, width.device))
             }
-            HopState::Unknown if self.link.bandwidth().is_some() => "what both ends can do is not known".to_owned(),
-            HopState::Unknown => "the host does not say how it runs".to_owned(),
+            HopState::Unknown if self.link.bandwidth().is_some() => "capability of both ends unknown".to_owned(),
+            HopState::Unknown => "current speed and width not reported".to_owned(),
             HopState::Nominal => {
-                "not a real link: integrated and emulated functions show this in place of one".to_owned()
+                "not a real link: integrated and emulated functions report this instead of one".to_owned()
             }
-            HopState::OffBus => "the device no longer answers on the bus".to_owned(),
+            HopState::OffBus => "the device is not responding on the bus".to_owned(),
         }
     }
 }
@@ -128,17 +128,17 @@ pub(super) fn why(link: &Link) -> String {
     let (speed, width) = (link.speed(), link.width());
     let reason = match state(link) {
         HopState::Degraded => {
-            let who = if link.upstream.is_some() { "both ends" } else { "the device" };
-            format!("trained at {link}, {who} can do {}", what(speed.capable(), width.capable()))
+            let ends = if link.upstream.is_some() { "both ends support" } else { "the device supports" };
+            format!("trained at {link}, {ends} {}", what(speed.capable(), width.capable()))
         }
         HopState::LimitedBySlot => {
-            format!("{link} is all its slot can do, the card could do {}", what(speed.device, width.device))
+            format!("the slot's maximum is {link}, the card supports {}", what(speed.device, width.device))
         }
-        HopState::Full => format!("{link} is all that the card can do"),
+        HopState::Full => format!("{link} is the card's maximum"),
         HopState::Unknown | HopState::Nominal => {
-            return format!("perhaps the link above {} ({link}; what it could do is not known)", link.name);
+            return format!("perhaps the link above {} ({link}; its capability is unknown)", link.name);
         }
-        HopState::OffBus => "the device no longer answers".to_owned(),
+        HopState::OffBus => "the device is not responding".to_owned(),
     };
     format!("the link above {} is the limit ({reason})", link.name)
 }

@@ -120,10 +120,10 @@ mod tests {
         assert_eq!(diagram.hops.len(), 1);
         assert!(diagram.hops[0].limits);
         assert_eq!(diagram.hops[0].current(), "8 GT/s x8 = 63.0 Gb/s");
-        assert_eq!(diagram.hops[0].words(), "degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s");
+        assert_eq!(diagram.hops[0].words(), "degraded in speed and width: both ends support 16 GT/s x16 = 252.1 Gb/s");
         assert_eq!(
             diagram.ports[0].verdict,
-            "63.0 Gb/s of 200 Gb/s: the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8, both ends can do \
+            "63.0 Gb/s of 200 Gb/s: the link above 0000:98:00.0 is the limit (trained at 8 GT/s x8, both ends support \
              16 GT/s x16)"
         );
         assert!(diagram.ports[0].held_back);

@@ -43,11 +43,11 @@ impl<'a> PathEnd<'a> {
         let carries = capacity.share.or(capacity.ceiling);
         let held_back = capacity.rate.zip(carries).is_some_and(|(rate, carries)| carries.0 < rate.0 * (1.0 - 1e-9));
         let verdict = match (capacity.rate, carries) {
-            _ if port.state.value().is_none() => format!("not known: the port is {}", states(port)),
+            _ if port.state.value().is_none() => format!("unknown: the port is {}", states(port)),
             _ if !port.is_active() => format!("no traffic: the port is {}", states(port)),
-            (None, _) => "the port is active, and its rate is not known".to_owned(),
+            (None, _) => "the port is active, but its rate is unknown".to_owned(),
             (Some(rate), None) => {
-                format!("{rate} at the port; what its PCIe path carries is not known")
+                format!("{rate} at the port; the bandwidth of its PCIe path is unknown")
             }
             (Some(rate), Some(carries)) if held_back => {
                 let shared = capacity.ceiling.is_some_and(|ceiling| carries.0 < ceiling.0 * (1.0 - 1e-9));
@@ -105,7 +105,7 @@ impl<'a> PathEnd<'a> {
             port.hardware.iter().filter_map(|(counter, _)| Some((&counter.name, counter.stands_for.as_ref()?)));
         let stand_ins: Vec<String> = stand_ins.map(|(own, other)| format!("{own} for {other}")).collect();
         if !stand_ins.is_empty() {
-            lines.push(format!("counters/ could not be read, so hw_counters/ stand in: {}", stand_ins.join(", ")));
+            lines.push(format!("counters/ is not readable, so hw_counters/ is used: {}", stand_ins.join(", ")));
         }
         if !errors.is_empty() {
             lines.push(format!("errors counted so far: {}", errors.join(", ")));

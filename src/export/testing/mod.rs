@@ -110,7 +110,7 @@ fn pending() -> PendingFinding {
         subject: Subject::Pci(address("0000:3b:00.0")),
         severity: Severity::Warning,
         reason: FindingReason::Speed,
-        summary: "The link of 0000:3b:00.0 runs at 8 GT/s; both ends can do 16 GT/s.".to_owned(),
+        summary: "The link of 0000:3b:00.0 runs at 8 GT/s; both ends support 16 GT/s.".to_owned(),
         device: None,
         port: None,
         pci_address: Some(address("0000:3b:00.0")),

@@ -165,8 +165,8 @@ fn inventory(report: &HostReport) -> String {
         (0, None) => "RDMA devices are not read (collector rdma is off)".to_owned(),
         (0, Some(rdma)) if rdma.listed.is_none() => "cannot list RDMA devices".to_owned(),
         (0, _) => match report.snapshot.all::<RdmaCard>().count() {
-            0 => "no RDMA device here".to_owned(),
-            cards => format!("no RDMA device, but {} that can do RDMA", counted(cards, "card")),
+            0 => "no RDMA devices found".to_owned(),
+            cards => format!("no RDMA devices, but {} capable of RDMA", counted(cards, "card")),
         },
         _ => {
             let waiting = report.pending.len();

@@ -232,7 +232,7 @@ mod tests {
             "  NUMA node 1      CPUs unknown\n",
             "  0000:97:02.0     root port, driver pcieport\n",
             "    ┃  8 GT/s x8 = 63.0 Gb/s  ◀ the limit\n",
-            "    ┃  degraded in speed and width: both ends can do 16 GT/s x16 = 252.1 Gb/s\n",
+            "    ┃  degraded in speed and width: both ends support 16 GT/s x16 = 252.1 Gb/s\n",
             "  0000:98:00.0     PF, driver mlx5_core, 1 of 8 VFs\n",
             "  mlx5_3           MT4123, firmware 20.31.1014, board TST0000000001\n",
             "  port 1           InfiniBand, ACTIVE, LinkUp, 200 Gb/s (4X HDR), LID 5, interface ib0\n",
@@ -256,7 +256,7 @@ mod tests {
         assert!(vf.contains("VF, driver mlx5_core; shares the links of 0000:98:00.0"), "{vf}");
         let odd = drawn("bnxt_re0", None, false);
         assert!(odd.contains("board a \"quoted\" board\\ second line"), "{odd}");
-        assert!(odd.contains("    │  the host does not say how it runs\n"), "{odd}");
+        assert!(odd.contains("    │  current speed and width not reported\n"), "{odd}");
         for part in [
             "GIDs: 2 IB/RoCE v1, 1 RoCE v2; RoCE v2 of IPv4 at GID index 3 (192.0.2.17); RoCE\n",
             "PFC on priority 3; priority by dscp; RoCE given priority 3; DCBX by the host;\n",

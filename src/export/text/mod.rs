@@ -88,7 +88,7 @@ pub fn runs(report: &HostReport, runs: &[BenchmarkRun], style: &Style) -> String
         }
     }
     if out.is_empty() {
-        out.push_str("no port to measure here\n");
+        out.push_str("no port to measure on this host\n");
     }
     out
 }

@@ -15,7 +15,7 @@ use crate::watch::HostReport;
 const LEGEND: [(Distance, &str); 6] = [
     (Distance::Pix, "below one PCIe switch"),
     (Distance::Pxb, "below one root port, several switches between them"),
-    (Distance::C2c, "the GPU is coherent with the CPU that the card hangs on"),
+    (Distance::C2c, "the GPU is coherent with the CPU that the card is attached to"),
     (Distance::Phb, "below one host bridge, through the CPU"),
     (Distance::Node, "on one NUMA node, through the CPU"),
     (Distance::Sys, "on different NUMA nodes"),
@@ -24,10 +24,10 @@ const LEGEND: [(Distance, &str); 6] = [
 /// The matrix, then each GPU with its nearest devices.
 pub fn matrix(report: &HostReport, style: &Style) -> String {
     let Some(topology) = GpuTopology::new(&report.snapshot) else {
-        return "the PCIe tree is unknown here\n".to_owned();
+        return "the PCIe tree of this host is unknown\n".to_owned();
     };
     if topology.gpus.is_empty() {
-        return "no GPU here\n".to_owned();
+        return "no GPUs found\n".to_owned();
     }
     let mut out = String::new();
     let mut used = BTreeSet::new();
@@ -60,7 +60,7 @@ pub fn matrix(report: &HostReport, style: &Style) -> String {
         let _ = writeln!(out, "{name:first$}  {}  {}; {}", gpu.address, facts(gpu), nearest(&topology, gpu));
     }
     if topology.nics.is_empty() {
-        out.push_str("\nno RDMA device here\n");
+        out.push_str("\nno RDMA devices found\n");
     }
     out.push('\n');
     for (distance, about) in LEGEND.iter().filter(|(distance, _)| used.contains(distance)) {
@@ -82,7 +82,10 @@ fn gpudirect(report: &HostReport, topology: &GpuTopology<'_>) -> String {
     let modules = if modules.is_empty() { "no peer-memory module loaded".to_owned() } else { modules.join(", ") };
     let kinds: BTreeSet<&str> = topology.gpus.iter().map(|gpu| gpu.iommu_group.as_deref().unwrap_or("off")).collect();
     let kinds: Vec<&str> = kinds.into_iter().map(|kind| if kind.is_empty() { "on" } else { kind }).collect();
-    format!("\nGPUDirect: {modules}; dma-buf: not shown by any file; IOMMU of GPUs: {}\n", kinds.join(", "))
+    format!(
+        "\nGPUDirect: {modules}; dma-buf: unknown, the kernel does not show it; IOMMU of GPUs: {}\n",
+        kinds.join(", ")
+    )
 }
 
 fn facts(gpu: &TreeEndpoint) -> String {

@@ -20,8 +20,11 @@ pub(super) fn sections(report: &HostReport, style: &Style) -> String {
 fn facts(report: &HostReport) -> String {
     let mut out = String::new();
     if let Some(posture) = report.snapshot.all::<Posture>().next() {
-        out.push_str("\nhost\n");
-        for (what, text) in host(posture) {
+        let rows = host(posture);
+        if !rows.is_empty() {
+            out.push_str("\nhost\n");
+        }
+        for (what, text) in rows {
             let _ = writeln!(out, "{what:<17}{text}");
         }
     }

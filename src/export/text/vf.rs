@@ -24,7 +24,7 @@ const CLAIMED: usize = 6;
 pub fn map(report: &HostReport, pfs: &[&Pf], changes: Option<&[Event]>, style: &Style) -> String {
     let mut out = String::new();
     if pfs.is_empty() {
-        out.push_str("no SR-IOV card here\n");
+        out.push_str("no SR-IOV cards found\n");
     }
     for (index, pf) in pfs.iter().enumerate() {
         if index > 0 {

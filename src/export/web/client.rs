@@ -48,7 +48,7 @@ pub(super) fn verifier(
         "VerifyClientCertIfGiven" => (false, true),
         "RequireAndVerifyClientCert" => (true, true),
         other => {
-            let message = format!("{other:?} is none of {}", MODES.join(", "));
+            let message = format!("{other:?} is not one of {}", MODES.join(", "));
             return Err(WebError::value(path, "tls_server_config.client_auth_type", message));
         }
     };
@@ -60,14 +60,13 @@ pub(super) fn verifier(
         (false, _) => (None, None),
         (true, None) => {
             remarks.push(format!(
-                "{}: tls_server_config.client_ca_file: not given; certificates of every authority that this system trusts \
-                 are accepted",
+                "{}: tls_server_config.client_ca_file: not set; certificates of every CA that this system trusts are accepted",
                 path.display()
             ));
             let mut roots = RootCertStore::empty();
             roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             if roots.is_empty() {
-                let message = "is missing, and this system has no authorities: no client's certificate can be verified";
+                let message = "is missing, and this system trusts no CA: no client certificate can be verified";
                 return Err(WebError::value(path, "tls_server_config.client_ca_file", message));
             }
             (Some(by_authority(roots, provider)), Some(Authorities::System))
@@ -96,11 +95,11 @@ pub(super) fn verifier(
 
 fn none(path: &Path, tls: &Tls, authorities: Option<&Pem>) -> Result<ClientCheck, WebError> {
     if authorities.is_some() {
-        let message = "is given, but client_auth_type asks for no certificate";
+        let message = "is set, but client_auth_type requests no certificate";
         return Err(WebError::value(path, "tls_server_config.client_ca_file", message));
     }
     if tls.client_allowed_sans.as_ref().is_some_and(|names| !names.is_empty()) {
-        let message = "is given, but client_auth_type asks for no certificate";
+        let message = "is set, but client_auth_type requests no certificate";
         return Err(WebError::value(path, "tls_server_config.client_allowed_sans", message));
     }
     Ok(ClientCheck { verifier: WebPkiClientVerifier::no_client_auth(), access: TlsAccess::default() })
@@ -117,10 +116,10 @@ fn roots(path: &Path, authorities: &Pem, remarks: &mut Vec<String>) -> Result<Ro
     }
     let complaint = |message: String| authorities.wrong(path, &message);
     if roots.is_empty() {
-        return Err(complaint(format!("has a certificate that is no authority: {last}")));
+        return Err(complaint(format!("has a certificate that is not a CA: {last}")));
     }
     if left_out > 0 {
-        remarks.push(complaint(format!("{left_out} certificates are no authorities, left out: {last}")).to_string());
+        remarks.push(complaint(format!("ignored {left_out} certificates that are not CAs: {last}")).to_string());
     }
     Ok(roots)
 }

@@ -59,11 +59,13 @@ impl Web {
         let tls = tls.map(|tls| tls::build(path, tls, &mut files, &mut remarks)).transpose()?;
         let http = file.http_server_config.unwrap_or_default();
         if http.http2 == Some(true) {
-            remarks.push("http_server_config.http2: connections speak HTTP/1.1; HTTP/2 is not offered".to_owned());
+            remarks.push("http_server_config.http2: connections use HTTP/1.1; HTTP/2 is not supported".to_owned());
         }
         let hashes = file.basic_auth_users.unwrap_or_default();
         if tls.is_none() && !hashes.is_empty() {
-            remarks.push("basic_auth_users without tls_server_config: passwords cross the network readable".to_owned());
+            remarks.push(
+                "basic_auth_users without tls_server_config: passwords cross the network in clear text".to_owned(),
+            );
         }
         let access = Access { tls: tls.as_ref().map(|tls| tls.access.clone()), passwords: !hashes.is_empty() };
         let web = Self {
@@ -109,7 +111,7 @@ impl Web {
     /// # Errors
     /// Someone would get in who did not before.
     pub fn no_weaker_than(&self, before: &Self, path: &Path) -> Result<(), WebError> {
-        let message = "asks for less than before; that takes a restart, or --web.allow-weaker-reload";
+        let message = "asks clients for less than before: restart the agent, or run it with --web.allow-weaker-reload";
         self.access.weaker_than(&before.access).map_or(Ok(()), |key| Err(WebError::value(path, key, message)))
     }
 
@@ -140,15 +142,15 @@ fn headers(path: &Path, written: BTreeMap<String, String>) -> Result<Vec<(Header
         let key = format!("http_server_config.headers.{name}");
         let Some((known, values)) = ALLOWED.iter().find(|(known, _)| known.eq_ignore_ascii_case(&name)) else {
             let names = ALLOWED.map(|(known, _)| known).join(", ");
-            return Err(WebError::value(path, key, format!("not a header that may be set; these may: {names}")));
+            return Err(WebError::value(path, key, format!("this header cannot be set; allowed are {names}")));
         };
         if !values.is_empty() && !values.iter().any(|allowed| allowed.eq_ignore_ascii_case(&value)) {
-            let message = format!("{value:?} is not allowed; it can be {}", values.join(" or "));
+            let message = format!("{value:?} is not allowed; use {}", values.join(" or "));
             return Err(WebError::value(path, key, message));
         }
         match (HeaderName::try_from(*known), HeaderValue::try_from(value)) {
             (Ok(name), Ok(value)) => headers.push((name, value)),
-            _ => return Err(WebError::value(path, key, "not a text that a header can hold")),
+            _ => return Err(WebError::value(path, key, "not a valid header value")),
         }
     }
     Ok(headers)
@@ -271,7 +273,7 @@ mod tests {
             (format!("{tls}min_version: TLS13\n  max_version: TLS12"), &["max_version: is below min_version"]),
             (
                 format!("{tls}cipher_suites: [TLS_INVENTED_WITH_AES_128]"),
-                &["cipher_suites: ", "is none of TLS_AES_256"],
+                &["cipher_suites: ", "is not one of TLS_AES_256"],
             ),
             (format!("{tls}curve_preferences: [CurveP521]"), &["curve_preferences: ", "X25519, CurveP256, CurveP384"]),
             ("tls_server_config:\n  cert_file: one.crt".into(), &["web.yml: tls_server_config.key_file: is missing"]),

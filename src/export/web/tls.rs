@@ -102,7 +102,7 @@ pub(super) fn build(
         .map_err(|error| WebError::value(path, "tls_server_config", error.to_string()))?
         .with_client_cert_verifier(clients.verifier)
         .with_single_cert(chain, private)
-        .map_err(|error| key.wrong(path, &format!("does not go with the certificate: {error}")))?;
+        .map_err(|error| key.wrong(path, &format!("does not match the certificate: {error}")))?;
     config.ignore_client_order = tls.prefer_server_cipher_suites.unwrap_or(true);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];
     Ok(TlsSetup { config: Arc::new(config), expires, verifies_clients: access.authorities.is_some(), access })
@@ -123,13 +123,16 @@ fn versions(
 ) -> Result<Vec<&'static SupportedProtocolVersion>, WebError> {
     let version = |key: &str, text: &str| {
         VERSIONS.iter().find(|(name, _)| *name == text).map(|(_, found)| found.version).ok_or_else(|| {
-            WebError::value(path, format!("tls_server_config.{key}"), format!("{text:?} can be TLS12 or TLS13"))
+            WebError::value(path, format!("tls_server_config.{key}"), format!("{text:?} is not TLS12 or TLS13"))
         })
     };
     let least = match tls.min_version.as_deref() {
         None | Some("") => ProtocolVersion::TLSv1_2,
         Some(old) if OLD_VERSIONS.contains(&old) => {
-            remarks.push(format!("{}: tls_server_config.min_version: TLS12 is the oldest on offer", path.display()));
+            remarks.push(format!(
+                "{}: tls_server_config.min_version: TLS12 is the oldest version supported",
+                path.display()
+            ));
             ProtocolVersion::TLSv1_2
         }
         Some(text) => version("min_version", text)?,
@@ -180,7 +183,7 @@ fn provider(
                 Some((_, suite)) => suites.push(*suite),
                 None if OLD_SUITES.contains(&name.as_str()) => left_out.push(name.as_str()),
                 None => {
-                    let message = format!("{name:?} is none of {}", SUITES.map(|(known, _)| known).join(", "));
+                    let message = format!("{name:?} is not one of {}", SUITES.map(|(known, _)| known).join(", "));
                     return Err(WebError::value(path, key, message));
                 }
             }
@@ -193,7 +196,7 @@ fn provider(
             |suite: &SupportedCipherSuite| versions.iter().any(|version| version.version == suite.version().version);
         if !suites.iter().any(remains) {
             let names = SUITES.map(|(known, _)| known).join(", ");
-            return Err(WebError::value(path, key, format!("has none for the versions on offer: {names}")));
+            return Err(WebError::value(path, key, format!("has none for the supported versions: {names}")));
         }
         remark_left_out(path, key, &left_out, remarks);
         provider.cipher_suites = suites;
@@ -207,13 +210,13 @@ fn provider(
                 Some(curve) => curves.push(curve),
                 None if OTHER_CURVES.contains(&name.as_str()) => left_out.push(name.as_str()),
                 None => {
-                    let message = format!("{name:?} is none of X25519, CurveP256, CurveP384");
+                    let message = format!("{name:?} is not one of X25519, CurveP256, CurveP384");
                     return Err(WebError::value(path, key, message));
                 }
             }
         }
         if curves.is_empty() {
-            let message = "has none that is on offer: X25519, CurveP256, CurveP384";
+            let message = "has none of the supported curves: X25519, CurveP256, CurveP384";
             return Err(WebError::value(path, key, message));
         }
         remark_left_out(path, key, &left_out, remarks);
@@ -224,6 +227,6 @@ fn provider(
 
 fn remark_left_out(path: &Path, key: &str, names: &[&str], remarks: &mut Vec<String>) {
     if !names.is_empty() {
-        remarks.push(format!("{}: {key}: not offered, left out: {}", path.display(), names.join(", ")));
+        remarks.push(format!("{}: {key}: not supported, ignored: {}", path.display(), names.join(", ")));
     }
 }

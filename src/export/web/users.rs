@@ -95,7 +95,7 @@ impl Users {
         for (name, hash) in written {
             let key = format!("basic_auth_users.{name}");
             if name.is_empty() || name.contains(':') {
-                return Err(WebError::value(path, key, "a name is not empty and has no colon"));
+                return Err(WebError::value(path, key, "a user name must not be empty or contain a colon"));
             }
             let Ok(parts) = HashParts::from_str(hash.expose()) else {
                 let message = "is not a bcrypt hash ($2y$10$..., 60 characters), as htpasswd -nBC 10 '' makes it";
@@ -119,7 +119,7 @@ impl Users {
             hashes.insert(name, hash);
         }
         let seal = hmac::Key::generate(hmac::HMAC_SHA256, &SystemRandom::new())
-            .map_err(|_| WebError::value(path, "basic_auth_users", "the system has no random numbers"))?;
+            .map_err(|_| WebError::value(path, "basic_auth_users", "the system provides no random numbers"))?;
         let lane = |_| Lane { turn: Semaphore::new(1), room: Arc::new(Semaphore::new(WAITING)) };
         Ok(Self {
             hashes,

@@ -16,7 +16,7 @@ use logs::LogReader;
 /// The collector of pods.
 pub const SPEC: Spec = Spec {
     name: "pods",
-    about: "names of pods and containers, from the names of their logs; devices of pods, from the kubelet if configured",
+    about: "Names of pods and containers, from their log files; devices of pods, from the kubelet if configured",
     interval: Duration::from_secs(15),
     deadline: Duration::from_secs(5),
     fresh: false,

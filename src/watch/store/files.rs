@@ -88,7 +88,7 @@ impl DiskFiles {
         if meta.is_file() && owners.contains(&meta.uid()) {
             Ok(file)
         } else {
-            Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file, or another user's"))
+            Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file, or another user's"))
         }
     }
 
@@ -127,7 +127,7 @@ fn open_append(path: &Path) -> io::Result<(File, bool)> {
     if file.metadata()?.is_file() {
         Ok((file, created))
     } else {
-        Err(io::Error::new(io::ErrorKind::InvalidInput, "it is no regular file"))
+        Err(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))
     }
 }
 

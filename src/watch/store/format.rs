@@ -145,19 +145,19 @@ pub enum StoreError {
         source: io::Error,
     },
     /// What is there could not be read and is left as it is.
-    #[error("{path} could not be read: it is left as it is")]
+    #[error("{path} could not be read and is left unchanged")]
     Frozen {
         /// The file.
         path: PathBuf,
     },
     /// Another process keeps its state there.
-    #[error("another agent keeps its state in {path}")]
+    #[error("another agent is using {path}")]
     Owned {
         /// The directory.
         path: PathBuf,
     },
     /// The file was written by a newer version.
-    #[error("{path} has version {found}, this program knows {VERSION}")]
+    #[error("{path} has version {found}, this program supports {VERSION}")]
     Newer {
         /// The file.
         path: PathBuf,

@@ -185,7 +185,10 @@ impl Store {
     pub fn usable(&self) -> Result<(), String> {
         match self.read(STATE) {
             Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(format!("nothing is known: there is no {}", self.path(STATE).display())),
+            Ok(None) => Err(format!(
+                "no state yet: {} does not exist; start the agent, or run `lanewatch baseline accept`",
+                self.path(STATE).display()
+            )),
             Err(error) => Err(self.describe(&error)),
         }
     }

@@ -96,9 +96,9 @@ pub(super) fn waiting(files: &dyn StateFiles) -> Vec<Waiting> {
         match files.read(&format!("{REQUESTS}/{name}")) {
             Ok(bytes) => waiting.push((id.to_owned(), serde_json::from_slice(&bytes).map_err(|e| e.to_string()))),
             Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
-                waiting.push((id.to_owned(), Err("it is no regular file".to_owned())));
+                waiting.push((id.to_owned(), Err("not a regular file".to_owned())));
             }
-            Err(error) => tracing::warn!("request {name} cannot be read, it stays: {error}"),
+            Err(error) => tracing::warn!("cannot read request {name}, leaving it in place: {error}"),
         }
     }
     waiting

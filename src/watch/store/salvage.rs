@@ -147,7 +147,7 @@ impl Salvage {
     }
 
     fn leave_out(&mut self, path: &str, error: &serde_json::Error) {
-        self.left_out.push(format!("{path} is malformed and was left out: {error}"));
+        self.left_out.push(format!("ignoring malformed {path}: {error}"));
     }
 }
 

@@ -54,7 +54,7 @@ impl GuestTracker {
         if let Some(identity) = machine.and_then(|machine| machine.identity.clone()) {
             let before = draft.map.machine.replace(identity.to_string());
             if before.is_some_and(|before| before != *identity) {
-                doubt_all(draft, snapshot, Signal::MachineChanged, "the machine has another identity".to_owned());
+                doubt_all(draft, snapshot, Signal::MachineChanged, "the machine's identity changed".to_owned());
             }
         }
         for (address, row) in &mut draft.map.guest {
@@ -80,7 +80,11 @@ impl GuestTracker {
         let gone: Vec<PciAddress> = draft.map.guest.keys().copied().filter(|old| !now.contains(old)).collect();
         for address in gone {
             draft.map.guest.remove(&address);
-            draft.signal(Signal::FunctionRemoved, &address.to_string(), format!("{address} was taken from this guest"));
+            draft.signal(
+                Signal::FunctionRemoved,
+                &address.to_string(),
+                format!("{address} was removed from this guest"),
+            );
         }
         for address in now {
             if draft.map.guest.contains_key(&address) {
@@ -90,7 +94,7 @@ impl GuestTracker {
                 if self.functions { Verification::Verified(draft.now) } else { Verification::Undisturbed };
             draft.map.guest.insert(address, GuestFunction { verification, mark: None });
             if self.functions {
-                draft.signal(Signal::FunctionAdded, &address.to_string(), format!("{address} came to this guest"));
+                draft.signal(Signal::FunctionAdded, &address.to_string(), format!("{address} was added to this guest"));
             }
         }
         self.functions = true;

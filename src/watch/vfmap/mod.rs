@@ -72,7 +72,7 @@ fn observe_pf(draft: &mut VfMapDraft<'_>, sources: &HolderSources<'_>, pf: &Pf) 
     row.probe = pf.probe.or(row.probe);
     if reprobed {
         let subject = pf.address.to_string();
-        draft.signal(Signal::PfReprobed, &subject, format!("the driver of PF {} was bound anew", pf.address));
+        draft.signal(Signal::PfReprobed, &subject, format!("the driver of PF {} was rebound", pf.address));
     }
     let gone: Vec<VfKey> = draft
         .map

@@ -102,7 +102,7 @@ fn a_card_that_is_slower_in_another_slot_after_a_reboot_has_drifted() {
         let moved = json!({"igb1": false, "extra": ["-netdev", "hubport,id=h1,hubid=1", "-device", card]});
         let Some(mut guest) = Guest::boot_with(kernel, &moved) else { return };
         guest.sh(&format!("mkdir -p /var/lib; base64 -d <<'END' | tar -C /var/lib -xz\n{state}END"));
-        // All that the slot can do and all that both ends can do: nothing is degraded, and still it is not what it was.
+        // All that the slot can do and maximum of both ends: nothing is degraded, and still it is not what it was.
         guest.call("fake_link", &json!({"bdf": "42:00.0", "speed": 3, "width": 8, "cap_speed": 4, "cap_width": 16}));
         guest.sh("modprobe labib pci=0000:41:00.0,0000:42:00.0 roce=0,1");
         guest.serve(at_once);
