@@ -401,7 +401,7 @@ mod tests {
         let late = said(Benchmark::TcpPeer, &measured(20.0, 3.0), true);
         assert_eq!(
             (late.result.outcome(), late.text.as_str()),
-            (Outcome::Slow, "a write takes 3.00 us; usual on this host: 2.00 us")
+            (Outcome::Slow, "a write takes 3.00 µs; usual on this host: 2.00 µs")
         );
         let other = judge(&key(Benchmark::TcpPeer), &measured(2.0, 9.0), None, true, Some((&past, "other")));
         assert_eq!(other.result.outcome(), Outcome::Ok, "profiles do not compare");

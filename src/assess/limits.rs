@@ -128,7 +128,7 @@ fn of_interrupts(check: Check) -> String {
         Check::IrqPiledUp => {
             format!("over 50 % of at least {LEAST_INTERRUPTS} interrupts on one CPU, with at least 4 active vectors")
         }
-        _ => "10 % of the vectors less on the own node".to_owned(),
+        _ => "10 % fewer vectors on the device's own node".to_owned(),
     }
 }
 

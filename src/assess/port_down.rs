@@ -120,7 +120,7 @@ fn expected_text(port: &Port, expected: ExpectedBy) -> String {
 fn describe_dark(key: &PortKey, state: PortState, netdev: &Netdev, why: &str) -> (FindingReason, String) {
     let (word, name) = (state.as_str(), &netdev.name);
     let text = format!(
-        "{key} says {word}, but its interface {name} ({}) has no carrier, so it cannot carry traffic. Check \
+        "{key} reports {word}, but its interface {name} ({}) has no carrier, so it cannot carry traffic. Check \
          `ip link show {name}` and the kernel log ({why}).",
         netdev.pci_address
     );

@@ -150,13 +150,13 @@ fn host(environment: &Environment) -> Visibility {
         (false, _) => (
             VisibilityLevel::Hidden,
             Some(VisibilityLimit::NoSysfs),
-            format!("there is no sysfs at {}", environment.sysfs),
+            format!("no sysfs at {}", environment.sysfs),
             Some("mount the host's /sys and name it with --path.sysfs, or its root with --path.rootfs"),
         ),
         (true, false) => (
             VisibilityLevel::Partly,
             Some(VisibilityLimit::NoProcfs),
-            "there is no procfs".to_owned(),
+            "no procfs".to_owned(),
             Some("mount the host's /proc and name it with --path.procfs, or its root with --path.rootfs"),
         ),
         (true, true) => {
@@ -244,10 +244,10 @@ fn area(name: &'static str, what: &str, collector: &CollectorState, environment:
         Some(0) if name == "kmsg" && environment.live => result(
             VisibilityLevel::Hidden,
             Some(VisibilityLimit::NoDevice),
-            format!("{what}: there is no /dev/kmsg here"),
+            format!("{what}: /dev/kmsg is missing"),
             Some("the host's /dev/kmsg, and CAP_SYSLOG where kernel.dmesg_restrict is on".to_owned()),
         ),
-        Some(0) => result(VisibilityLevel::Nothing, None, format!("{what}: none here"), None),
+        Some(0) => result(VisibilityLevel::Nothing, None, format!("{what}: none"), None),
         Some(_) if matches!(name, "kmsg" | "holders") => {
             result(VisibilityLevel::Whole, None, format!("{what}: read"), None)
         }

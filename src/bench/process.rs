@@ -348,7 +348,7 @@ pub fn classify(name: &str, ended: &ProcessExit, file: Option<&str>, unit: Bandw
         return odd(Doubt::Timeout, format!("{name} timed out and was killed"));
     }
     if ended.flooded {
-        return odd(Doubt::Garbage, format!("{name} printed too much and was killed"));
+        return odd(Doubt::Garbage, format!("{name} printed too much output and was killed"));
     }
     let impossible = text.impossible || matches!(document, Some(Err(PerftestJsonError::Impossible { .. })));
     if impossible {

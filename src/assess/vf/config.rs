@@ -124,8 +124,8 @@ fn differences(before: &VfConfig, now: &VfConfig) -> Vec<String> {
     compare("VLAN", vlan(before), vlan(now));
     compare("trust", switch(before.trust), switch(now.trust));
     compare("spoof check", switch(before.spoof_check), switch(now.spoof_check));
-    compare("least rate", number(before.min_rate), number(now.min_rate));
-    compare("most rate", number(before.max_rate), number(now.max_rate));
+    compare("min rate", number(before.min_rate), number(now.min_rate));
+    compare("max rate", number(before.max_rate), number(now.max_rate));
     // A link that is kept down is a finding of its own.
     let follows = |link: &VfLink| *link != VfLink::Disable;
     let link = |config: &VfConfig| config.link.filter(follows).map(|link| link.as_str().to_owned());

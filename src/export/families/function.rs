@@ -142,7 +142,7 @@ pub const HEALTH: &[Family] = &[
     },
 ];
 
-const SENSORS: &str = "6 a PF; mlx5 has 1 for the chip and 1 for the module";
+const SENSORS: &str = "6 per PF; mlx5 has 1 for the chip and 1 for the module";
 
 fn each_sensor(view: &ReportView<'_>, mut write: impl FnMut(&[Label<'_>], &NicTemperature)) {
     let mut all: Vec<&NicTemperature> = view.report.snapshot.all().collect();

@@ -14,7 +14,7 @@ pub const FAMILIES: &[Family] = &[
         help: "A GPU: maker, device identifier, driver, NUMA node and type of its IOMMU group \
                (/sys/bus/pci/devices/<address>).",
         labels: &["pci_address", "vendor", "device_id", "driver", "numa_node", "iommu_group_type"],
-        worst: "1 a GPU",
+        worst: "1 per GPU",
         since: FIRST_RELEASE,
         write: gpus,
     },
@@ -40,7 +40,7 @@ pub const FAMILIES: &[Family] = &[
         help: "How near a GPU and an RDMA device are: pix, pxb, c2c, phb, node, sys, unknown (their paths below \
                /sys/devices), and the nearest port above both.",
         labels: &["gpu_pci_address", "device", "pci_address", "distance", "common_pci_address"],
-        worst: "1 a GPU and device, without VFs: 80 with 8 GPUs and 10 devices",
+        worst: "1 per GPU and device, without VFs: 80 with 8 GPUs and 10 devices",
         since: FIRST_RELEASE,
         write: distances,
     },
@@ -50,7 +50,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Bandwidth each way of the slowest PCIe link between a GPU and an RDMA device (max_link_speed, \
                max_link_width of both ends); only below one root port.",
         labels: &["gpu_pci_address", "device"],
-        worst: "1 a GPU and device below one root port",
+        worst: "1 per GPU and device below one root port",
         since: FIRST_RELEASE,
         write: bandwidths,
     },

@@ -96,7 +96,7 @@ pub const FAMILIES: &[Family] = &[
         help: "AER errors that a function or port detected (/sys/bus/pci/devices/<address>/aer_dev_<class>, the \
                total).",
         labels: AER,
-        worst: "3 a PF and 3 per port above",
+        worst: "3 per PF and 3 per port above",
         since: FIRST_RELEASE,
         write: aer_events,
     },
@@ -105,7 +105,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Counter,
         help: "AER errors by name, without zeros (/sys/bus/pci/devices/<address>/aer_dev_<class>).",
         labels: &["pci_address", "class", "error"],
-        worst: "about 50 a PF and port above; none on a healthy host",
+        worst: "about 50 per PF and port above; none on a healthy host",
         since: FIRST_RELEASE,
         write: aer_errors,
     },

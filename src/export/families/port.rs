@@ -29,7 +29,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Logical state of the port, 1 for the one it is in (/sys/class/infiniband/<device>/ports/<port>/state); of a \
                VF's port ACTIVE and the one it is in.",
         labels: &["device", "port", "state"],
-        worst: "6 a port, 2 a VF's port",
+        worst: "6 per port, 2 per VF's port",
         since: FIRST_RELEASE,
         write: port_state,
     },
@@ -39,7 +39,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Physical state of the port, 1 for the one it is in \
                (/sys/class/infiniband/<device>/ports/<port>/phys_state); of a VF's port the one it is in, unless it is ACTIVE.",
         labels: &["device", "port", "state"],
-        worst: "7 a port, 1 a VF's port",
+        worst: "7 per port, 1 per VF's port",
         since: FIRST_RELEASE,
         write: port_physical_state,
     },
@@ -168,7 +168,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Every other counter of the port by the kernel's own name \
                (/sys/class/infiniband/<device>/ports/<port>/{counters,hw_counters}/<counter>).",
         labels: &["device", "port", "counter", "class"],
-        worst: "1 a port and counter file, about 50 a port; of VFs beside their PF only with collector.vf-ports",
+        worst: "1 per port and counter file, about 50 per port; of VFs beside their PF only with collector.vf-ports",
         since: FIRST_RELEASE,
         write: port_events,
     },
@@ -178,7 +178,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Gauges among the counter files of the port, such as active queue pairs \
                (/sys/class/infiniband/<device>/ports/<port>/hw_counters/<counter>).",
         labels: &["device", "port", "counter"],
-        worst: "about 30 a port with bnxt_re, 1 with mana, none with others; of VFs beside their PF only with collector.vf-ports",
+        worst: "about 30 per port with bnxt_re, 1 with mana, none with others; of VFs beside their PF only with collector.vf-ports",
         since: FIRST_RELEASE,
         write: port_level,
     },
@@ -194,7 +194,7 @@ pub const FAMILIES: &[Family] = &[
 ];
 
 /// What there is of a VF's port only if asked for: there may be hundreds, and their PF counts their traffic.
-const WHOLE: &str = "1 a port; of VFs beside their PF only with collector.vf-ports";
+const WHOLE: &str = "1 per port; of VFs beside their PF only with collector.vf-ports";
 
 const PORT: &[&str] = &["device", "port"];
 const WIRE: &[&str] = &["device", "port", "pci_address", "netdev"];

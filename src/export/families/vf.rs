@@ -19,7 +19,7 @@ pub const FAMILIES: &[Family] = &[
         help: "VFs of a PF by source: configured (/sys/bus/pci/devices/<pf>/sriov_numvfs), present (virtfn* \
                links), reported (listed by RTM_GETLINK).",
         labels: &["pf", "kind"],
-        worst: "3 a PF",
+        worst: "3 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for pf in &view.pfs {
@@ -35,7 +35,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Maximum number of VFs of a PF (/sys/bus/pci/devices/<pf>/sriov_totalvfs).",
         labels: PF,
-        worst: "1 a PF",
+        worst: "1 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for pf in &view.pfs {
@@ -83,7 +83,7 @@ pub const FAMILIES: &[Family] = &[
                /var/log/pods), else from the kubelet's PodResources API, if configured (source kubelet); absent if \
                no pod has it, or its name is unknown.",
         labels: &["pf", "vf", "pci_address", "namespace", "pod", "container", "uid", "resource", "source"],
-        worst: "1 a VF, or one of lanewatch_vf_vm_info",
+        worst: "1 per VF, or one of lanewatch_vf_vm_info",
         since: FIRST_RELEASE,
         write: pods,
     },
@@ -93,7 +93,7 @@ pub const FAMILIES: &[Family] = &[
         help: "VM that uses a VF, by its manager's name for it (metadata in libvirt's files, /etc/pve/qemu-server); absent \
                if no VM does, or nothing describes it.",
         labels: &["pf", "vf", "pci_address", "domain", "manager", "name", "uuid", "project"],
-        worst: "1 a VF, or one of lanewatch_vf_pod_info",
+        worst: "1 per VF, or one of lanewatch_vf_pod_info",
         since: FIRST_RELEASE,
         write: machines,
     },
@@ -126,7 +126,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Changes of the map of a PF's VFs: functions, drivers, identities, holders.",
         labels: PF,
-        worst: "1 a PF",
+        worst: "1 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (pf, row) in rows(view) {
@@ -139,7 +139,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Last change of the map of a PF's VFs, in seconds since 1970.",
         labels: PF,
-        worst: "1 a PF",
+        worst: "1 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for (pf, row) in rows(view) {
@@ -153,7 +153,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Time at which the last disturbed VF of a PF was verified, in seconds since 1970; absent while \
                one is unverified.",
         labels: PF,
-        worst: "1 a PF",
+        worst: "1 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for pf in &view.pfs {
@@ -167,7 +167,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Entries in the queue pair map of a PF's VFs by state; only if [collector.qid-map] names such a \
                map.",
         labels: &["pf", "state"],
-        worst: "17 a PF",
+        worst: "17 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for map in view.report.snapshot.all::<QidMap>() {
@@ -182,7 +182,7 @@ pub const FAMILIES: &[Family] = &[
         kind: MetricKind::Gauge,
         help: "Global queue pair numbers that more than one entry of a PF's queue pair map claims.",
         labels: PF,
-        worst: "1 a PF",
+        worst: "1 per PF",
         since: FIRST_RELEASE,
         write: |view, out| {
             for map in view.report.snapshot.all::<QidMap>() {
@@ -196,7 +196,7 @@ pub const FAMILIES: &[Family] = &[
         help: "Path that a guest's interface uses: its VF, or the hypervisor's (synthetic); for interfaces of hv_netvsc and \
                net_failover (/sys/class/net/<netdev>/lower_*).",
         labels: &["netdev", "driver", "path", "vf_netdev"],
-        worst: "1 an interface of these drivers, none on hosts",
+        worst: "1 per interface of these drivers, none on hosts",
         since: FIRST_RELEASE,
         write: |view, out| {
             for path in view.report.snapshot.all::<DataPath>() {
@@ -242,7 +242,7 @@ pub const FAMILIES: &[Family] = &[
 
 const PF: &[&str] = &["pf"];
 const SIGNAL: &[&str] = &["signal"];
-const ONE: &str = "1 a VF";
+const ONE: &str = "1 per VF";
 
 /// A counter of every VF.
 const fn traffic(name: &'static str, help: &'static str, write: fn(&ReportView<'_>, &mut Series<'_, '_>)) -> Family {
