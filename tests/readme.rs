@@ -11,7 +11,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use common::host::{GEN3, GEN4, HostTree, LinkEnd};
 use common::run::{lanewatch, lanewatch_in, to_its_end};
 use common::tools::{Tool, require};
 use lanewatch::assess::limits::{CheckDetails, details};
@@ -63,6 +62,17 @@ fn the_readme_is_short_and_names_every_page() {
 }
 
 #[test]
+fn files_that_contributors_are_sent_to_are_there() {
+    let text = document("CONTRIBUTING.md");
+    let paths: Vec<&str> =
+        text.split('`').filter(|part| part.starts_with("src/") || part.starts_with("tests/")).collect();
+    assert!(paths.len() > 20, "{paths:?}");
+    for path in paths {
+        assert!(root().join(path).exists(), "{path}");
+    }
+}
+
+#[test]
 fn every_check_is_in_the_table_with_its_limits() {
     let text = document("docs/checks.md");
     let (before, rest) = text.split_once("<!-- checks").unwrap();
@@ -96,10 +106,6 @@ fn every_check_is_in_the_table_with_its_limits() {
 #[test]
 fn commands_print_what_the_documents_show() {
     let directory = TempDir::new().unwrap();
-    let mut host = HostTree::new(2);
-    host.cards[1].device = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
-    host.cards[1].upstream = LinkEnd::full(GEN4, 16).trained(GEN3, 8);
-    host.write(directory.path()).unwrap();
     let outputs = [("one-way.txt", "RDMA_Write BW", 7050), ("both.txt", "RDMA_Write Bidirectional BW", 13_800)];
     for (name, test, average) in outputs {
         let table = format!(
@@ -112,8 +118,8 @@ fn commands_print_what_the_documents_show() {
     assert_eq!(shown.len(), 3);
     for block in shown {
         let (command, shown) = block.split_once('\n').unwrap();
-        let mut arguments: Vec<&str> = command.strip_prefix("$ lanewatch ").unwrap().split(' ').collect();
-        arguments.extend(["--path.rootfs", directory.path().to_str().unwrap(), "--storage.path", "none"]);
+        let arguments: Vec<&str> = command.strip_prefix("$ lanewatch ").unwrap().split(' ').collect();
+        assert!(arguments.contains(&"--demo"), "{command}: nobody else can repeat it");
         let printed = without_times(&lanewatch_in(directory.path(), &arguments).stdout);
         for part in without_times(shown).split("...\n") {
             assert!(printed.contains(part), "{command}: not printed:\n{part}\nbut:\n{printed}");

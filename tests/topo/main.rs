@@ -119,9 +119,9 @@ fn the_matrix_and_the_tree_are_readable() {
     );
     assert!(text.contains("PIX   below one PCIe switch\n") && !text.contains("C2C"), "{text}");
     let tree = run(seen.host.path(), &["explain", "node0"]);
-    let expected = "NUMA node 0\n  0000:15:01.0  root port, pci0000:15\n    0000:16:00.0  switch, uplink 504.1 Gb/s; below it GPUs \
-                    504.1 Gb/s, network 400 Gb/s, NVMe 63.0 Gb/s\n      0000:18:00.0  NVMe, 63.0 Gb/s\n      0000:19:00.0  GPU0 \
-                    nvidia 2330, 504.1 Gb/s\n      0000:1a:00.0  mlx5_0, 504.1 Gb/s\n  0000:37:01.0  root port, pci0000:37\n";
+    let expected = "NUMA node 0\n  0000:15:01.0  root port, pci0000:15\n    0000:16:00.0  switch, uplink up to 504.1 Gb/s; below it GPUs \
+                    504.1 Gb/s, network 400 Gb/s, NVMe 63.0 Gb/s\n      0000:18:00.0  NVMe, up to 63.0 Gb/s\n      0000:19:00.0  GPU0 \
+                    nvidia 2330, up to 504.1 Gb/s\n      0000:1a:00.0  mlx5_0, up to 504.1 Gb/s\n  0000:37:01.0  root port, pci0000:37\n";
     assert!(tree.starts_with(expected), "{tree}");
     assert!(!tree.contains("0000:97:01.0"), "{tree}");
     assert!(run(seen.host.path(), &["explain", "node1"]).contains("  0000:97:01.0  root port"));

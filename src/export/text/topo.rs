@@ -205,6 +205,7 @@ const fn kind_name(kind: EndpointKind) -> &'static str {
     }
 }
 
+/// What a link supports; it may run slower now.
 fn carries(bandwidth: Option<BytesPerSecond>) -> String {
-    bandwidth.map_or_else(|| "of unknown bandwidth".to_owned(), |bandwidth| bandwidth.to_string())
+    bandwidth.map_or_else(|| "of unknown bandwidth".to_owned(), |bandwidth| format!("up to {bandwidth}"))
 }
