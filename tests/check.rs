@@ -188,7 +188,8 @@ fn a_state_file_that_is_broken_is_mentioned_and_changes_no_exit_code() {
         lanewatch(&["check", "--format", format, "--path.rootfs", &paths[0], "--storage.path", &paths[1]])
     };
     assert!(!run("text").stdout.contains("note"), "nothing kept is nothing wrong");
-    for (text, part) in [("{ half", " cannot be read ("), ("{\"version\": 99}", " has version 99, this program knows ")]
+    for (text, part) in
+        [("{ half", " cannot be read ("), ("{\"version\": 99}", " has version 99, this program supports ")]
     {
         fs::write(&file, text).unwrap();
         let output = run("text");

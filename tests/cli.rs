@@ -214,7 +214,7 @@ fn a_wrong_file_is_named_with_its_key_and_what_is_allowed() {
         ),
         (
             "[probe.peers]\nconcurrency = 1\n",
-            ": probe.peers.concurrency: 1 is not between 2 and 100000: two hosts are a pair",
+            ": probe.peers.concurrency: 1 is not between 2 and 100000: a pair is two hosts",
         ),
         ("[probe.peers]\nname = \"\"\n", ": probe.peers.name: \"\" is not a name of this host, such as node17"),
         ("[probe.peers.tls]\ncert-file = \"c\"\n", ": probe.peers.tls.key-file: is missing: cert-file needs its key"),

@@ -106,7 +106,7 @@ fn identifiers_are_kept_on_request_and_files_are_never_overwritten() {
     let before = fs::read(&archive).unwrap();
     let again = record(root.path(), out.path(), &[]);
     assert_eq!(again.code, Some(2));
-    assert_eq!(again.stderr, "lanewatch: host.tar.gz exists already and is not overwritten\n");
+    assert_eq!(again.stderr, "lanewatch: host.tar.gz already exists and is not overwritten\n");
     assert_eq!(fs::read(&archive).unwrap(), before);
     let rootfs = root.path().to_str().unwrap();
     let nowhere = lanewatch(&["snapshot", "-o", "none/x.tar.gz", "--path.rootfs", rootfs]);
@@ -373,5 +373,5 @@ fn an_archive_is_listed_by_source() {
     assert_eq!(none.code, Some(2), "{none:?}");
     fs::write(out.path().join("other"), "x").unwrap();
     let other = lanewatch_in(out.path(), &["snapshot", "--list", "other"]);
-    assert!(other.stderr.starts_with("lanewatch: other is no snapshot: "), "{other:?}");
+    assert!(other.stderr.starts_with("lanewatch: other is not a snapshot: "), "{other:?}");
 }

@@ -46,7 +46,7 @@ pub(super) fn acs(view: &View<'_>) -> Option<String> {
                 continue;
             };
             if switches(above_nic).is_some_and(AcsSwitches::redirects_requests) {
-                let text = format!("from {} to GPU {} (request redirect on {above_nic})", nic.device, gpu.address);
+                let text = format!("{} to GPU {} (request redirect on {above_nic})", nic.device, gpu.address);
                 directions.insert((text, above_nic));
             }
             if switches(above_gpu).is_some_and(AcsSwitches::redirects_completions) {

@@ -471,8 +471,7 @@ mod tests {
         // ConnectX-6 Socket Direct: 200 Gb/s over two links of 8 GT/s x16, of which one is seen here.
         let (reason, text) = said(host(full(8, 16), full(8, 16), 1, 200.0));
         assert_eq!(reason, "by_design");
-        let end = "a design limit, unless the card has a second link (Socket Direct) for the rest: plan with the share, not \
-               with the rate.";
+        let end = "a design limit, unless the card has a second link (Socket Direct) for the rest: plan with the share, not the rate.";
         assert!(text.contains("ACTIVE at 200 Gb/s") && text.ends_with(end), "{text}");
         // Two ports that the link carries one at a time are no such card.
         let (reason, text) = said(host(full(8, 16), full(8, 16), 2, 100.0));

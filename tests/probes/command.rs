@@ -217,5 +217,5 @@ fn a_port_that_was_down_is_looked_at() {
     assert!(up.stdout.contains("FAILED (port_down): port 1 is down"), "{}", up.stdout);
     assert!(up.stdout.contains("; mlx5_0/1 of this host is ACTIVE now\n"), "{}", up.stdout);
     let down = bench(&scene, &["--read", path.to_str().unwrap(), "mlx5_1"]);
-    assert!(down.stdout.contains("; so says port_down of this host: mlx5_1/1 (polling)\n"), "{}", down.stdout);
+    assert!(down.stdout.contains("; this host reports it, too: port_down mlx5_1/1 (polling)\n"), "{}", down.stdout);
 }

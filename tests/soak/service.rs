@@ -140,9 +140,9 @@ fn a_badly_treated_agent_loses_no_event_and_grows_nothing() {
         rotations += 1;
         if let Some(disk) = disk.as_ref().filter(|_| round % 6 == 2) {
             disk.fill();
-            let complaints = soak.fixture.log().matches("the state is not saved").count();
+            let complaints = soak.fixture.log().matches("cannot save the state").count();
             soak.drop_link(round + 1);
-            soak.fixture.wait_for_log("the state is not saved", complaints + 1);
+            soak.fixture.wait_for_log("cannot save the state", complaints + 1);
             disk.empty();
             fills += 1;
             // What waited is written with what comes next.

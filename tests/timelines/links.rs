@@ -130,7 +130,7 @@ fn a_port_without_a_cable_says_so_once_the_driver_did_so_three_times() {
         }
     }
     assert_eq!((reasons.len(), reasons.last()), (6, Some(&"no_cable")));
-    assert!(line.summary(Check::PortDown).contains("is DOWN: no cable is seen in its cage. Plug or reseat it;"));
+    assert!(line.summary(Check::PortDown).contains("is DOWN: no cable detected. Plug it in or reseat it;"));
     let info = line.samples("lanewatch_netdev_link_cause_info");
     assert_eq!((info.len(), &*info[0].labels["state"], &*info[0].labels["substate"]), (1, "no_cable", ""));
     line.regain();
@@ -375,7 +375,7 @@ fn bins_alone_tell_how_near_loss_is() {
     }
     assert_eq!(line.found(Check::LinkQuality), [(Severity::Warning, "fec_margin")]);
     assert!(
-        line.summary(Check::LinkQuality).contains("codewords had 11 or more wrong symbols of the 15 that FEC corrects")
+        line.summary(Check::LinkQuality).contains("codewords had at least 11 wrong symbols; FEC corrects up to 15")
     );
     let raw = value(&line, RAW).unwrap();
     assert!((raw / 1e-9 - 1.0).abs() < 1e-2, "{raw:e}");

@@ -271,12 +271,12 @@ fn acs_is_judged_by_pair_and_direction() {
     let mut machine = machines::hgx_h100();
     machine.acs(ABOVE_NIC, 0x1d);
     let text = acs(&machine);
-    assert!(text.contains("from mlx5_0 to GPU 0000:19:00.0 by request redirect on 0000:17:02.0."), "{text}");
+    assert!(text.contains("mlx5_0 to GPU 0000:19:00.0 (request redirect on 0000:17:02.0)."), "{text}");
     assert!(text.contains("pci=disable_acs_redir=0000:17:02.0.") && !text.contains("completion"), "{text}");
     let mut machine = machines::hgx_h100();
     machine.acs(ABOVE_GPU, 0x08);
     let text = acs(&machine);
-    assert!(text.contains("what mlx5_0 reads of GPU 0000:19:00.0 by completion redirect on 0000:17:01.0"), "{text}");
+    assert!(text.contains("reads by mlx5_0 from GPU 0000:19:00.0 (completion redirect on 0000:17:01.0)"), "{text}");
     // Request redirect above a GPU concerns what the GPU asks for, and source validation redirects nothing.
     for (port, control) in [(ABOVE_GPU, 0x05), (ABOVE_NIC, 0x09), (ABOVE_NIC, 0x01)] {
         let mut machine = machines::hgx_h100();

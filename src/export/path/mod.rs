@@ -142,7 +142,7 @@ mod tests {
         port.hardware.layout = stand_ins(&hardware, &unread).unwrap();
         port.hardware.values = vec![Some(99)];
         let remarks = PathEnd::new(&report, device, &port, None).remarks();
-        let said = "counters/ could not be read, so hw_counters/ stand in: rx_bytes for port_rcv_data";
+        let said = "counters/ is not readable, so hw_counters/ is used: rx_bytes for port_rcv_data";
         assert!(remarks.iter().any(|remark| remark == said), "{remarks:?}");
     }
 
@@ -152,7 +152,7 @@ mod tests {
         let diagrams = diagrams(&report);
         assert_eq!(diagrams[0].ports[0].verdict, "no traffic: the port is DOWN, Disabled");
         assert_eq!(diagrams[2].hops[0].state, HopState::Degraded, "a VF has its PF's links");
-        assert_eq!(diagrams[2].ports[0].verdict, "not known: the port is in a state that cannot be read");
+        assert_eq!(diagrams[2].ports[0].verdict, "unknown: the port is in a state that cannot be read");
         assert!(diagrams[3].hops.is_empty() && diagrams[3].ports.is_empty() && diagrams[3].node.is_none());
     }
 }

@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(web.headers.len(), 4);
         assert_eq!(web.files.paths().len(), 4);
         assert!(web.users.is_some() && web.rate.is_some() && web.certificate_expires.is_some());
-        assert!(web.remarks.iter().any(|remark| remark.contains("HTTP/2 is not offered")), "{:?}", web.remarks);
+        assert!(web.remarks.iter().any(|remark| remark.contains("HTTP/2 is not supported")), "{:?}", web.remarks);
     }
 
     #[test]
@@ -267,9 +267,9 @@ mod tests {
             ),
             (format!("{tls}cert_fil: x"), &["web.yml:4:3: ", "cert_fil", "cert_file", "client_auth_type"]),
             (format!("{tls}client_auth_type: Always"), &["client_auth_type: \"Always\"", "RequireAndVerifyClientCert"]),
-            (format!("{tls}client_ca_file: two.crt"), &["client_ca_file: is given, but client_auth_type"]),
-            (format!("{tls}client_allowed_sans: [a]"), &["client_allowed_sans: is given"]),
-            (format!("{tls}min_version: TLS9"), &["min_version: \"TLS9\" can be TLS12 or TLS13"]),
+            (format!("{tls}client_ca_file: two.crt"), &["client_ca_file: is set, but client_auth_type"]),
+            (format!("{tls}client_allowed_sans: [a]"), &["client_allowed_sans: is set"]),
+            (format!("{tls}min_version: TLS9"), &["min_version: \"TLS9\" is not TLS12 or TLS13"]),
             (format!("{tls}min_version: TLS13\n  max_version: TLS12"), &["max_version: is below min_version"]),
             (
                 format!("{tls}cipher_suites: [TLS_INVENTED_WITH_AES_128]"),
@@ -280,7 +280,7 @@ mod tests {
             ("tls_server_config:\n  key_file: one.key".into(), &["web.yml: tls_server_config.cert_file: is missing"]),
             (
                 "tls_server_config:\n  cert_file: one.crt\n  key_file: two.key".into(),
-                &["tls_server_config.key_file: two.key does not go with the certificate"],
+                &["tls_server_config.key_file: two.key does not match the certificate"],
             ),
             (
                 "tls_server_config:\n  cert_file: one.key\n  key_file: one.key".into(),
@@ -335,11 +335,8 @@ mod tests {
              TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, TLS_ECDHE_ECDSA_WITH_AES_128_CBC_SHA]";
         let hash = |cost: u32| format!("$2y${cost:02}{}", &hash()[6..]);
         let table: [(String, Option<&str>); 22] = [
-            (verify.clone(), Some("every authority that this system trusts")),
-            (
-                format!("{tls}client_auth_type: RequireAndVerifyClientCert"),
-                Some("every authority that this system trusts"),
-            ),
+            (verify.clone(), Some("every CA that this system trusts")),
+            (format!("{tls}client_auth_type: RequireAndVerifyClientCert"), Some("every CA that this system trusts")),
             (format!("{tls}client_auth_type: RequireAnyClientCert"), None),
             (format!("{tls}client_auth_type: RequireClientCert"), None),
             (format!("{tls}client_auth_type: RequestClientCert"), None),

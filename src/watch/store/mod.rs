@@ -164,7 +164,7 @@ impl Store {
             Err(error @ (LoadError::Newer(_) | LoadError::Unreadable(_))) => {
                 self.is_frozen = true;
                 let why = self.describe(&error);
-                troubles.push(format!("{why}: it is left as it is and nothing is saved until the next start"));
+                troubles.push(format!("{why}: it is left unchanged, and nothing is saved until the next start"));
                 None
             }
         };
@@ -301,7 +301,7 @@ impl Store {
         match (error, self.failing) {
             (Some(error), None) => {
                 self.failing = Some(now);
-                tracing::error!("the state is not saved: {error}; it is kept in memory and tried again at each pass");
+                tracing::error!("cannot save the state: {error}; it is kept in memory and tried again at each pass");
             }
             (None, Some(since)) => {
                 let seconds = now.duration_since(since).unwrap_or_default().as_secs();

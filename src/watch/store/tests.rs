@@ -456,7 +456,7 @@ fn a_state_that_cannot_be_read_now_stays_as_it_is() {
         let mut store = Store::with_files(PathBuf::from("/state"), Arc::<SimulatedFiles>::clone(&files));
         let (state, troubles) = store.load();
         assert_eq!((number(&state), troubles.len()), (0, 1));
-        assert!(troubles[0].contains("left as it is"), "{troubles:?}");
+        assert!(troubles[0].contains("left unchanged"), "{troubles:?}");
         store.save(SavedState::default()).unwrap_err();
         store.append(vec![event(1)]).unwrap_err();
         assert!(!files.has(STATE_BROKEN));
