@@ -84,6 +84,7 @@ fn a_wrong_command_line_is_one_line_and_exit_2_or_3_of_check() {
         ),
         (vec!["config"], "config needs one of these commands: check"),
         (vec!["baseline"], "baseline needs one of these commands: show, diff, accept"),
+        (vec!["baseline", "--demo"], "baseline needs one of these commands: show, diff, accept"),
         (vec!["snapshot"], "the following required arguments were not provided: --output <FILE>"),
         (vec!["metrics", "extra"], "unexpected argument 'extra' found"),
         (vec!["metrics", "--config.file", "none.toml"], "none.toml: No such file or directory (os error 2)"),
