@@ -298,6 +298,6 @@ mod tests {
     fn a_thread_that_ends_without_a_result_is_an_error() {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let read = || -> Result<u8, ConfigError> { panic!("while reading") };
-        assert!(runtime.block_on(read_on_own_thread(read, |_| {})).unwrap_err().contains("has ended"));
+        assert!(runtime.block_on(read_on_own_thread(read, |_| {})).unwrap_err().contains("has exited"));
     }
 }

@@ -90,7 +90,9 @@ pub struct CommonArgs {
         hide_short_help = true
     )]
     pub device_include: Option<String>,
-    /// Skip RDMA devices whose whole name matches; none of their files is opened
+    /// Skip RDMA devices whose whole name matches
+    ///
+    /// None of their files is opened.
     #[arg(
         long = "collector.device-exclude",
         global = true,
@@ -99,7 +101,9 @@ pub struct CommonArgs {
         hide_short_help = true
     )]
     pub device_exclude: Option<String>,
-    /// Socket of the kubelet's PodResources API, to see which pod has which device [default: none]
+    /// Socket of the kubelet's PodResources API
+    ///
+    /// Shows which pod has which device; usually /var/lib/kubelet/pod-resources/kubelet.sock. Not used by default.
     #[arg(
         long = "collector.kubelet-socket",
         global = true,
@@ -108,7 +112,9 @@ pub struct CommonArgs {
         hide_short_help = true
     )]
     pub kubelet_socket: Option<PathBuf>,
-    /// Export every metric of VFs' ports, not just their states and rate
+    /// Export all metrics of VFs' ports
+    ///
+    /// By default only their states and rate.
     #[arg(long = "collector.vf-ports", global = true, env = "LANEWATCH_COLLECTOR_VF_PORTS", hide_short_help = true)]
     pub vf_ports: bool,
 }

@@ -343,11 +343,11 @@ mod tests {
             (format!("{tls}client_auth_type: RequestClientCert\n  client_allowed_sans: [one]"), None),
             (format!("{given}client_allowed_sans: [one, two]"), None),
             (format!("{given}client_allowed_sans: []"), None),
-            (format!("{given}{suites}"), Some("left out: TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, TLS_ECDHE_ECDSA")),
-            (format!("{given}cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]"), Some("left out: TLS_RSA")),
+            (format!("{given}{suites}"), Some("ignored: TLS_ECDHE_RSA_WITH_AES_256_CBC_SHA, TLS_ECDHE_ECDSA")),
+            (format!("{given}cipher_suites: [TLS_RSA_WITH_AES_128_CBC_SHA]"), Some("ignored: TLS_RSA")),
             (
                 format!("{given}curve_preferences: [CurveP256, CurveP384, CurveP521, X25519]"),
-                Some("left out: CurveP521"),
+                Some("ignored: CurveP521"),
             ),
             (format!("{given}min_version: TLS10"), Some("TLS12 is the oldest")),
             (format!("{given}min_version: TLS11\n  max_version: TLS12"), Some("TLS12 is the oldest")),
@@ -380,7 +380,7 @@ mod tests {
             match remark {
                 Some(remark) => assert!(remarks.iter().any(|one| one.contains(remark)), "{remark}: {remarks:?}"),
                 None => assert!(
-                    remarks.iter().all(|one| one.contains("readable") || one.contains("HTTP/2")),
+                    remarks.iter().all(|one| one.contains("clear text") || one.contains("HTTP/2")),
                     "{text}: {remarks:?}"
                 ),
             }
