@@ -63,7 +63,7 @@ pub const KEYS: &[Key] = &[
     key("web.public-snapshot", "boolean", Some("false"), "", "serve `/api/v1/snapshot` to clients that do not authenticate"),
     key("collector.device-include", "string", Some("all devices"), "a regular expression", "read only RDMA devices whose whole name matches"),
     key("collector.device-exclude", "string", Some("no device"), "a regular expression", "skip RDMA devices whose whole name matches"),
-    key("collector.vf-ports", "boolean", Some("false"), "", "every metric of VFs' ports, about 60 series a VF; without it their states and rate, and the traffic that the PF counts"),
+    key("collector.vf-ports", "boolean", Some("false"), "", "all metrics of VFs' ports, about 60 series per VF; by default only their states and rate, and the traffic that the PF counts"),
     key("collector.disabled", "list of strings", Some("[]"), "names of collectors", "collectors that do not run"),
     key("collector.enabled", "list of strings", Some("[]"), "names of collectors", "collectors that run although they are off by default"),
     key("collector.kubelet-socket", "string", Some("none: the kubelet is not queried"), "an absolute path", "socket of the kubelet's PodResources API, usually /var/lib/kubelet/pod-resources/kubelet.sock"),
