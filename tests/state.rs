@@ -14,10 +14,14 @@ use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use common::cost::peak_memory;
 use common::host::HostTree;
 use common::run::{PROGRAM, Server, for_anybody, free_address, to_its_end};
+use lanewatch::model::finding::EventKind;
 use lanewatch::watch::store::Store;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -233,4 +237,127 @@ fn an_agent_that_is_killed_keeps_what_it_has_answered() {
         let names = fs::read_dir(scene.state()).unwrap().map(|entry| entry.unwrap().file_name());
         assert!(names.into_iter().all(|name| name != OsStr::new("state.json.broken")));
     }
+}
+
+/// How many losses of a link the journal tells of.
+fn losses(state: &Path) -> u64 {
+    let events = Store::new(state.to_owned()).events();
+    let counted = |text: &str| {
+        let rest = text.split_once("lost its link ")?.1.trim_start_matches("and got it back ");
+        Some(match rest.split(' ').next()? {
+            "once" => 1,
+            "twice" => 2,
+            number => number.parse().unwrap_or_else(|_| panic!("{text}")),
+        })
+    };
+    let flaps = events.iter().filter(|event| event.kind == EventKind::PortFlap);
+    flaps.map(|event| counted(&event.text).unwrap_or_else(|| panic!("{event:?}"))).sum()
+}
+
+/// Counters that rise while the agent runs, while it is killed and while it is away.
+#[test]
+fn every_loss_of_a_link_is_recorded_once_by_agents_that_are_killed_at_any_moment() {
+    let place = places().remove(0);
+    let scene = Scene::new(&place, None);
+    let port = scene.directory.path().join("host").join(&HostTree::new(2).devices()[0].port);
+    let (downed, ended) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    fs::write(port.join("counters/link_downed"), "0\n").unwrap();
+    // The first agent learns where the counter stands.
+    drop(scene.serve());
+    let cable = {
+        let (downed, ended) = (Arc::clone(&downed), Arc::clone(&ended));
+        std::thread::spawn(move || {
+            let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+            while !ended.load(Ordering::Relaxed) {
+                random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                std::thread::sleep(Duration::from_millis(random >> 55));
+                let new = port.join("counters/.new");
+                let value = downed.load(Ordering::Relaxed) + 1;
+                fs::write(&new, format!("{value}\n")).unwrap();
+                fs::rename(&new, port.join("counters/link_downed")).unwrap();
+                downed.store(value, Ordering::Relaxed);
+            }
+        })
+    };
+    let mut random = 0x2545_f491_4f6c_dd1d_u64;
+    for _ in 0..rounds() {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let server = scene.serve();
+        let until = Instant::now() + Duration::from_millis(random >> 54);
+        while Instant::now() < until {
+            let _ = server.try_get("/metrics");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        server.group.signal(rustix::process::Signal::KILL);
+    }
+    ended.store(true, Ordering::Relaxed);
+    cable.join().unwrap();
+    let server = scene.serve();
+    let total = downed.load(Ordering::Relaxed);
+    let began = Instant::now();
+    while losses(&scene.state()) < total {
+        assert!(began.elapsed() < Duration::from_secs(30), "{} of {total}\n{}", losses(&scene.state()), server.log());
+        let _ = server.try_get("/metrics");
+        std::thread::sleep(Duration::from_millis(200));
+    }
+    assert_eq!(losses(&scene.state()), total);
+    println!("{} agents killed, {total} losses, each recorded once", rounds());
+}
+
+/// A directory that anybody may write to is not the agent's if somebody else owns it.
+#[test]
+fn nothing_is_written_to_the_directory_of_another_user() {
+    if !is_root() {
+        return;
+    }
+    let scene = Scene::new(&std::env::temp_dir(), Some(NOBODY));
+    std::os::unix::fs::chown(scene.state(), Some(4711), Some(4711)).unwrap();
+    fs::set_permissions(scene.state(), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
+    let server = scene.serve();
+    server.get("/metrics");
+    assert!(server.log().contains("the directory belongs to another user"), "{}", server.log());
+    assert_eq!(fs::read_dir(scene.state()).unwrap().count(), 0);
+}
+
+/// Whoever owns the state directory may not use root's command to write elsewhere.
+#[test]
+fn a_link_in_the_state_directory_does_not_lead_root_elsewhere() {
+    let scene = Scene::new(&std::env::temp_dir(), is_root().then_some(NOBODY));
+    drop(scene.serve());
+    let elsewhere = TempDir::new().unwrap();
+    fs::write(elsewhere.path().join("precious"), "kept").unwrap();
+    let state = scene.state();
+    fs::remove_dir_all(state.join("requests")).unwrap();
+    std::os::unix::fs::symlink(elsewhere.path(), state.join("requests")).unwrap();
+    for name in ["state.json.new", "state.previous.json.new", "events.jsonl", "lock"] {
+        let _ = fs::remove_file(state.join(name));
+        std::os::unix::fs::symlink(elsewhere.path().join("precious"), state.join(name)).unwrap();
+    }
+    let _ = to_its_end(scene.command(&["baseline", "accept"]), Duration::from_secs(90));
+    let server = scene.serve();
+    server.get("/metrics");
+    let _ = to_its_end(scene.command(&["baseline", "accept"]), Duration::from_secs(90));
+    let names: Vec<_> = fs::read_dir(elsewhere.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(names, ["precious"], "{}", server.log());
+    assert_eq!(fs::read_to_string(elsewhere.path().join("precious")).unwrap(), "kept");
+}
+
+/// Only the end of a journal is read, however long somebody else made it.
+#[test]
+fn a_journal_of_55_mb_costs_no_memory_at_the_start() {
+    let scene = Scene::new(&std::env::temp_dir(), None);
+    let usual = peak_memory(scene.serve().group.pid());
+    let line = json!({
+        "time": "2026-11-01T10:00:00Z", "kind": "port_flap", "subject": "mlx5_0/1",
+        "text": "lost its link and got it back twice",
+    });
+    let lines = format!("{line}\n").repeat(1024);
+    let mut journal = fs::OpenOptions::new().append(true).open(scene.state().join("events.jsonl")).unwrap();
+    for _ in 0..55_000_000 / lines.len() {
+        std::io::Write::write_all(&mut journal, lines.as_bytes()).unwrap();
+    }
+    let long = peak_memory(scene.serve().group.pid());
+    println!("{} MiB, {} MiB with the journal", usual >> 20, long >> 20);
+    // What is read of it, and the events in it.
+    assert!(long < usual + (24 << 20), "{} MiB instead of {} MiB", long >> 20, usual >> 20);
 }

@@ -24,4 +24,4 @@ if [ -d "$place/ext4/lost+found" ] && mkdir -p "$place"/ext4/{lower,upper,work} 
 then add overlay; else echo 'without overlayfs'; fi
 export LANEWATCH_STATE_PLACES=${places:-$place}
 LANEWATCH_STATE_ROUNDS=${1:-100} cargo test --locked --test state -- accept
-LANEWATCH_STATE_ROUNDS=${2:-500} cargo test --locked --test state -- killed
+LANEWATCH_STATE_ROUNDS=${2:-500} cargo test --locked --test state -- --nocapture killed

@@ -464,3 +464,17 @@ fn a_state_that_cannot_be_read_now_stays_as_it_is() {
         assert_eq!(number(&next.load().0), 4);
     }
 }
+
+#[test]
+fn waiting_runs_that_cannot_be_read_now_stay() {
+    let files = disk();
+    files.put("probe-runs.jsonl", b"{}\n");
+    let store = Store::with_files(PathBuf::from("/state"), Arc::<SimulatedFiles>::clone(&files));
+    for errno in [5, 13] {
+        files.disk(|disk| disk.fault = Some((disk.steps + 1, Fault::Errno(errno))));
+        assert!(store.old_runs().is_empty());
+        assert!(files.has("probe-runs.jsonl"), "errno {errno}");
+    }
+    store.remove_old_runs();
+    assert!(!files.has("probe-runs.jsonl"));
+}
