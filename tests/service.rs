@@ -255,6 +255,91 @@ fn a_configuration_that_changes_is_read_without_a_signal() {
     until_severity(&server, "warning");
 }
 
+/// A file system in a directory, mounted there by a process that never answers what the kernel asks it.
+struct HungFileSystem {
+    holder: Group,
+}
+
+impl HungFileSystem {
+    /// None where nothing can be mounted.
+    fn mount(directory: &Path) -> Option<Self> {
+        const MOUNT: &str = "import ctypes, os, sys\n\
+            libc = ctypes.CDLL(None, use_errno=True)\n\
+            device = os.open('/dev/fuse', os.O_RDWR)\n\
+            options = f'fd={device},rootmode=40000,user_id=0,group_id=0'.encode()\n\
+            at = sys.argv[1].encode()\n\
+            mounted = libc.mount(b'hung', at, b'fuse', 0, options) == 0\n\
+            print('mounted' if mounted else os.strerror(ctypes.get_errno()), flush=True)\n\
+            sys.stdin.read()\n\
+            libc.umount2(at, 2)";
+        let mut command = Command::new(require(Tool::Python)?);
+        command.args(["-c", MOUNT]).arg(directory).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut holder = Group::spawn(&mut command);
+        let mut said = String::new();
+        BufReader::new(holder.child.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        if said == "mounted\n" {
+            Some(Self { holder })
+        } else {
+            skip("nothing can be mounted here");
+            None
+        }
+    }
+}
+
+impl Drop for HungFileSystem {
+    fn drop(&mut self) {
+        drop(self.holder.child.stdin.take());
+        self.holder.wait(Duration::from_secs(10));
+    }
+}
+
+#[test]
+fn a_maintenance_marker_on_a_file_system_that_hangs_stops_no_polling() {
+    let directory = TempDir::new().unwrap();
+    let root = directory.path().join("host");
+    let port = root.join(&host(&root).devices()[0].port).join("state");
+    let (config, share) = (directory.path().join("lanewatch.toml"), directory.path().join("share"));
+    fs::create_dir(&share).unwrap();
+    fs::write(share.join("marker"), "").unwrap();
+    fs::write(&config, format!("[policy.maintenance]\nfile = {:?}\n", share.join("marker"))).unwrap();
+    let server = serve(&root, |command| _ = command.arg("--config.file").arg(&config));
+    let maintenance = |text: &str| text.contains("lanewatch_maintenance 1\n");
+    let began = Instant::now();
+    while !server.try_get("/metrics").is_ok_and(|answer| maintenance(&answer.text())) {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(200));
+    }
+    let Some(hung) = HungFileSystem::mount(&share) else { return };
+    for state in ["DOWN", "ACTIVE", "DOWN"] {
+        fs::write(&port, if state == "DOWN" { "1: DOWN\n" } else { "4: ACTIVE\n" }).unwrap();
+        let line = format!("lanewatch_port_state{{device=\"mlx5_0\",port=\"1\",state=\"{state}\"}} 1\n");
+        let began = Instant::now();
+        loop {
+            thread::sleep(Duration::from_millis(1_100));
+            let text = server.get("/metrics").text();
+            // What was known before holds until the file system says otherwise.
+            if text.contains(&line) {
+                assert!(maintenance(&text), "{text}");
+                break;
+            }
+            assert!(began.elapsed() < Duration::from_secs(10), "polling has stopped\n{}", server.log());
+        }
+    }
+    let began = Instant::now();
+    while !server.log().contains("the file system is not responding, the host stays in maintenance") {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(200));
+    }
+    // Without its server the file system ends.
+    drop(hung);
+    fs::remove_file(share.join("marker")).unwrap();
+    let began = Instant::now();
+    while maintenance(&server.get("/metrics").text()) {
+        assert!(began.elapsed() < Duration::from_secs(20), "{}", server.log());
+        thread::sleep(Duration::from_millis(1_100));
+    }
+}
+
 /// Length of the watchdog in these tests.
 const WATCHDOG: Duration = Duration::from_millis(900);
 
@@ -334,6 +419,24 @@ fn the_watchdog_starves_when_the_evaluation_is_stuck() {
     // The rest of it is as alive as ever, and would have gone on saying so.
     assert_eq!(server.get("/-/healthy").status, 200);
     assert!(server.log().contains("the evaluation is stuck"), "{}", server.log());
+}
+
+/// What the poller has not saved yet when the agent is asked to end, it saves first.
+#[test]
+fn the_end_waits_for_the_last_save() {
+    let (directory, config, mut server) = configured();
+    let Some(halted) = Halted::new(server.group.child.id(), "poller") else { return };
+    fs::write(&config, "[policy.hold]\nport_down = \"7m\"\n").unwrap();
+    server.group.signal(Signal::HUP);
+    thread::sleep(Duration::from_secs(1));
+    server.group.signal(Signal::TERM);
+    assert!(server.group.wait(Duration::from_secs(2)).is_none(), "it did not wait\n{}", server.log());
+    drop(halted);
+    let ended = server.group.wait(Duration::from_secs(10)).unwrap();
+    assert_eq!(ended.code(), Some(0), "{}", server.log());
+    let journal = fs::read_to_string(server.directory.path().join("state/events.jsonl")).unwrap();
+    assert!(journal.contains("\"kind\":\"reloaded\""), "{journal}\n{}", server.log());
+    drop(directory);
 }
 
 #[test]

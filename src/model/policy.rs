@@ -309,7 +309,7 @@ pub struct Maintenance {
 
 impl Maintenance {
     /// Why the host is in maintenance, if it is.
-    pub fn why(&self, now: SystemTime, exists: impl Fn(&Path) -> bool) -> Option<Arc<str>> {
+    pub fn why(&self, now: SystemTime, mut exists: impl FnMut(&Path) -> bool) -> Option<Arc<str>> {
         if let Some(file) = self.file.as_deref().filter(|file| exists(file)) {
             return Some(Arc::from(format!("in maintenance while {} exists", file.display())));
         }

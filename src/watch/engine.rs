@@ -124,7 +124,7 @@ impl Engine {
     }
 
     /// Checks whether the host is in maintenance, while findings are only acknowledged.
-    pub fn look_for_maintenance(&mut self, now: SystemTime, exists: impl Fn(&Path) -> bool) {
+    pub fn look_for_maintenance(&mut self, now: SystemTime, exists: impl FnMut(&Path) -> bool) {
         self.maintenance = self.policy.maintenance.why(now, exists);
     }
 

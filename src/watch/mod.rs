@@ -14,6 +14,7 @@ pub mod interrupt_tracker;
 pub mod kernel_log_tracker;
 mod last_seen;
 pub mod line_tracker;
+mod maintenance_marker;
 pub mod poller;
 pub mod poller_handle;
 pub mod reader_pool;

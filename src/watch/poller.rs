@@ -16,6 +16,7 @@ use super::clock::Clock;
 use super::collector_runner::{CollectorRunner, ReadResult};
 use super::engine::Engine;
 use super::file_watcher::FileWatcher;
+use super::maintenance_marker::MaintenanceMarker;
 use super::poller_handle::Heartbeat;
 use super::poller_handle::{PollerHandle, PollerMessage, PublishedReport};
 use super::reader_pool::ReaderPool;
@@ -67,6 +68,7 @@ pub struct Poller {
     /// When the last pass over everything that a scrape wants fresh began.
     fresh: Option<Instant>,
     heartbeat: Heartbeat,
+    marker: MaintenanceMarker,
     /// How long it may sleep at a time.
     max_sleep: Duration,
 }
@@ -114,6 +116,7 @@ impl Poller {
             counters_read,
             fresh,
             heartbeat: Heartbeat::default(),
+            marker: MaintenanceMarker::default(),
             max_sleep: COUNTERS,
         })
     }
@@ -348,7 +351,7 @@ impl Poller {
         let states = self.collectors.iter_mut().map(|collector| collector.state(now, taken)).collect();
         let facts = self.collectors.iter().flat_map(CollectorRunner::facts);
         let snapshot = Snapshot::new(taken, facts, states);
-        self.engine.look_for_maintenance(taken.wall, |marker| std::fs::symlink_metadata(marker).is_ok());
+        self.engine.look_for_maintenance(taken.wall, |marker| self.marker.exists(marker));
         Arc::new(self.engine.observe(snapshot))
     }
 
