@@ -375,3 +375,28 @@ fn an_archive_is_listed_by_source() {
     let other = lanewatch_in(out.path(), &["snapshot", "--list", "other"]);
     assert!(other.stderr.starts_with("lanewatch: other is not a snapshot: "), "{other:?}");
 }
+
+/// What a finding says, without the times and shares of a host that goes on living.
+fn said(root: Option<&Path>) -> (Vec<String>, Value) {
+    let mut arguments = vec!["check", "--format", "json", "--storage.path", "/nonexistent"];
+    arguments.extend(root.iter().flat_map(|root| ["--path.rootfs", root.to_str().unwrap()]));
+    let output = lanewatch(&arguments);
+    let document: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+    let parts = ["check", "reason", "severity", "subject"];
+    let of = |finding: &Value| parts.iter().map(|part| format!("{} ", finding[*part])).collect();
+    (document["findings"].as_array().unwrap().iter().map(of).collect(), document["checks"].clone())
+}
+
+/// The machine that runs the test, whatever it has.
+#[test]
+fn a_record_of_the_running_host_says_the_same() {
+    let out = TempDir::new().unwrap();
+    let before = said(None);
+    let output = lanewatch_in(out.path(), &["snapshot", "-o", "host.tar.gz"]);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    let replayed = TempDir::new().unwrap();
+    tar::Archive::new(&unpacked(&out.path().join("host.tar.gz"))[..]).unpack(replayed.path()).unwrap();
+    let after = said(Some(replayed.path()));
+    println!("{} findings: {:?}", before.0.len(), before.0);
+    assert_eq!(after, before);
+}

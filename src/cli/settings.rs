@@ -156,7 +156,8 @@ impl Settings {
         let route = io.netlink(Protocol::Route).or_else(|| live.then(route));
         let (kubelet_socket, qid_map) = (self.kubelet_socket.clone(), self.qid_map.clone());
         let roots = Roots { kubelet_socket, qid_map, ..Roots::below(&root) };
-        Host { io, sysfs, procfs, roots, route, ethtool: live.then(ioctl::kernel), live }
+        let ethtool = io.ethtool().or_else(|| live.then(ioctl::kernel));
+        Host { io, sysfs, procfs, roots, route, ethtool, live }
     }
 
     /// How this host measures.

@@ -141,7 +141,7 @@ fn source(path: &Path) -> String {
         ("proc", process) if process.bytes().all(|byte| byte.is_ascii_digit()) => "processes".to_owned(),
         ("kmsg" | "dmesg.txt", _) => "kernel log".to_owned(),
         ("etc" | "run", "libvirt") => "libvirt".to_owned(),
-        (manifest, _) if manifest == FILE => "netlink, namespaces and what could not be read".to_owned(),
+        (manifest, _) if manifest == FILE => "netlink, ethtool, namespaces and what could not be read".to_owned(),
         _ => first,
     }
 }

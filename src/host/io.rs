@@ -76,6 +76,10 @@ pub trait HostIo: Send + Sync {
         let _ = protocol;
         None
     }
+    /// Asks drivers in place of the running kernel; `None` if nobody can be asked.
+    fn ethtool(&self) -> Option<EthtoolAccess> {
+        None
+    }
     /// Whether a file's mode lets anyone write to it. `None` on a recorded host, where modes mean nothing.
     fn is_writable(&self, path: &Path) -> io::Result<Option<bool>> {
         let _ = path;

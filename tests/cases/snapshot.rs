@@ -22,6 +22,8 @@ use lanewatch::watch::{Engine, Poller};
 use tempfile::TempDir;
 
 use crate::case::Stage;
+use crate::common::ethtool::{Drivers, Fec, Interface};
+use crate::common::host::{HostTree, Layer};
 use crate::judge::Reading;
 use crate::replay::{IP_LINK, reading, route};
 
@@ -69,9 +71,9 @@ fn unpack(recorded: &Recorded, directory: &Path) -> Host {
     }
     fs::write(directory.join(FILE), Manifest::of(recorded).encode().unwrap()).unwrap();
     let io: Arc<dyn HostIo> = Arc::new(ReplayedHost::open(directory).unwrap());
-    let route = io.netlink(Protocol::Route);
+    let (route, ethtool) = (io.netlink(Protocol::Route), io.ethtool());
     let (sysfs, procfs) = (directory.join("sys"), directory.join("proc"));
-    Host { io, sysfs, procfs, roots: Roots::below(directory), route, ethtool: None, live: false }
+    Host { io, sysfs, procfs, roots: Roots::below(directory), route, ethtool, live: false }
 }
 
 /// Series that are the program's own, or of the time that reading took.
@@ -142,4 +144,53 @@ fn a_snapshot_of_every_recorded_host_says_the_same() {
     assert!(wrong.is_empty(), "{} of {hosts} hosts differ\n{}", wrong.len(), wrong.join("\n"));
     assert!(hosts > 50 && found > 50, "{hosts} hosts, {found} findings");
     println!("{hosts} hosts, {found} findings");
+}
+
+/// Series of interfaces.
+fn statistics(reading: &Reading) -> Vec<String> {
+    samples(reading).into_iter().filter(|line| line.contains("lanewatch_netdev")).collect()
+}
+
+#[test]
+fn what_drivers_answered_over_ethtool_is_in_a_snapshot() {
+    let root = TempDir::new().unwrap();
+    let mut tree = HostTree::new(3);
+    for card in &mut tree.cards {
+        (card.layer, card.rate) = (Layer::Ethernet, "100 Gb/sec (4X EDR)");
+    }
+    tree.write(root.path()).unwrap();
+    let netdevs: Vec<String> = tree
+        .devices()
+        .iter()
+        .map(|device| fs::read_dir(root.path().join(&device.function).join("net")).unwrap().next().unwrap().unwrap())
+        .map(|entry| entry.file_name().into_string().unwrap())
+        .collect();
+    let drivers = Drivers::default();
+    let own = [("rx_prio3_pause", 11), ("rx_discards_phy", 22), ("rx_crc_errors_phy", 33), ("canary_of_a_driver", 44)];
+    drivers.set(&netdevs[0], |interface| {
+        interface.statistics = own.map(|(name, value)| (name.to_owned(), value)).into();
+        interface.fec = Some(Fec { active: 50, lost: vec![55], ..Fec::default() });
+    });
+    // One without statistics, and one that the driver does not know.
+    drivers.set(&netdevs[1], |interface| *interface = Interface { downs: Some(66), ..Interface::default() });
+    let (sysfs, procfs, roots) = (root.path().join("sys"), root.path().join("proc"), Roots::below(root.path()));
+    let ethtool = Some(drivers.access());
+    let host = Host { io: Arc::new(Fs::recorded()), sysfs, procfs, roots, route: None, ethtool, live: false };
+    let before = judge(&host);
+    for value in [11, 22, 33, 55, 66] {
+        let text = format!("text: \"{value}\"");
+        assert!(statistics(&before).iter().any(|line| line.contains(&text)), "{value}: {:#?}", statistics(&before));
+    }
+    let (recording, recorded) = Recording::of(&host);
+    judge(&recorded);
+    let everything = recording.recorded();
+    for mut scrubber in [Scrubber::keeping(), Scrubber::default()] {
+        let directory = TempDir::new().unwrap();
+        let replayed = judge(&unpack(&allowed(&everything, &mut scrubber, &host), directory.path()));
+        // Identifiers of devices are others; names of interfaces are not.
+        let all: fn(&Reading) -> Vec<String> = if scrubber.keeps() { samples } else { statistics };
+        assert_eq!(difference(&all(&before), &all(&replayed)), [""; 0]);
+        let manifest = fs::read_to_string(directory.path().join(FILE)).unwrap();
+        assert!(manifest.contains("rx_discards_phy") && !manifest.contains("canary"), "{manifest}");
+    }
 }

@@ -3,7 +3,12 @@
 use std::io;
 use std::sync::Arc;
 
+use rustix::io::Errno;
+
 use crate::host::netlink::socket::NetlinkConnector;
+
+/// An offload by the kernel's name: whether it is on, and whether it can't be changed.
+pub type Feature = (String, bool, bool);
 
 /// A source of drivers' own statistics: the kernel's ioctl, or a fake in tests.
 pub trait EthtoolConnection: Send {
@@ -13,6 +18,14 @@ pub trait EthtoolConnection: Send {
     fn names(&self, netdev: &str, count: usize) -> io::Result<Vec<String>>;
     /// Their values, in the same order.
     fn values(&self, netdev: &str, count: usize) -> io::Result<Vec<u64>>;
+    /// Offloads, where ethtool netlink does not have them.
+    ///
+    /// # Errors
+    /// The errno; `EOPNOTSUPP` if the source has none.
+    fn features(&self, netdev: &str) -> io::Result<Vec<Feature>> {
+        let _ = netdev;
+        Err(Errno::OPNOTSUPP.into())
+    }
 }
 
 /// Opens a connection for drivers' own statistics.

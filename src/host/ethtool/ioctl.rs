@@ -14,7 +14,7 @@ use std::sync::Arc;
 use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, ioctl};
 use rustix::net::{AddressFamily, SocketType};
 
-use super::access::{EthtoolAccess, EthtoolConnection, EthtoolConnector};
+use super::access::{EthtoolAccess, EthtoolConnection, EthtoolConnector, Feature};
 use crate::host::netlink::socket;
 
 const SIOCETHTOOL: Opcode = 0x8946;
@@ -117,22 +117,6 @@ impl EthtoolSocket {
         self.ask(netdev, &mut block)?;
         Ok(names(&block, count))
     }
-
-    /// Offloads by the kernel's names: whether each is on, and whether it can't be changed.
-    ///
-    /// # Errors
-    /// The kernel's errno.
-    pub fn features(&self, netdev: &str) -> io::Result<Vec<(String, bool, bool)>> {
-        let count = self.count_of(netdev, FEATURES)?;
-        let names = self.names_of(netdev, FEATURES, count)?;
-        let groups = count.div_ceil(32);
-        let mut block = Self::room(groups, 16);
-        if let Some(head) = block.first_mut() {
-            *head = pair(GET_FEATURES, u32::try_from(groups).unwrap_or(0));
-        }
-        self.ask(netdev, &mut block)?;
-        Ok(features(names, &block))
-    }
 }
 
 impl EthtoolConnection for EthtoolSocket {
@@ -151,6 +135,18 @@ impl EthtoolConnection for EthtoolSocket {
         }
         self.ask(netdev, &mut block)?;
         Ok(values(&block))
+    }
+
+    fn features(&self, netdev: &str) -> io::Result<Vec<Feature>> {
+        let count = self.count_of(netdev, FEATURES)?;
+        let names = self.names_of(netdev, FEATURES, count)?;
+        let groups = count.div_ceil(32);
+        let mut block = Self::room(groups, 16);
+        if let Some(head) = block.first_mut() {
+            *head = pair(GET_FEATURES, u32::try_from(groups).unwrap_or(0));
+        }
+        self.ask(netdev, &mut block)?;
+        Ok(features(names, &block))
     }
 }
 
@@ -195,7 +191,7 @@ fn names(block: &[u64], count: usize) -> Vec<String> {
 
 /// Offloads by their names (`struct ethtool_gfeatures`: cmd, size, and for each 32 of them available, requested, active,
 /// never_changed): whether each is on, and whether it can't be changed.
-fn features(names: Vec<String>, block: &[u64]) -> Vec<(String, bool, bool)> {
+fn features(names: Vec<String>, block: &[u64]) -> Vec<Feature> {
     let bit = |index: usize, of: usize| {
         let word = block.get(1 + index / 32 * 2 + of / 2).copied().unwrap_or(0);
         let half = if of.is_multiple_of(2) { first(word) } else { second(word) };

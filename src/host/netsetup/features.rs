@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use crate::host::ethtool::access::Feature;
 use crate::host::ethtool::standard::header;
 use crate::host::netlink::message::{Attributes, text};
 use crate::model::net::Offload;
@@ -39,6 +40,11 @@ const NAMES: [&str; 16] = [
     "hw-tc-offload",
 ];
 
+/// Whether collectors know an offload of this name.
+pub fn is_known_offload(name: &str) -> bool {
+    NAMES.contains(&name)
+}
+
 /// Attributes of a request about an interface. It asks for names, because bit numbers differ between kernels.
 pub(super) fn request(netdev: &str) -> Vec<u8> {
     header(HEADER, netdev, 0)
@@ -66,7 +72,7 @@ pub(super) fn offloads(reply: Attributes<'_>) -> Vec<Offload> {
 }
 
 /// The known offloads in the ioctl's list: name, on, fixed.
-pub(super) fn listed(features: &[(String, bool, bool)]) -> Vec<Offload> {
+pub(super) fn listed(features: &[Feature]) -> Vec<Offload> {
     let offload = |name: &&'static str| {
         let (_, on, fixed) = features.iter().find(|(known, _, _)| known == name)?;
         Some(Offload { name, on: *on, fixed: *fixed })

@@ -10,7 +10,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
-use super::ethtool::ioctl::EthtoolSocket;
+use super::ethtool::access::Feature;
 use super::ethtool::standard::{FAMILY, refused};
 use super::file::PolledFile;
 use super::function::DeviceInventory;
@@ -28,6 +28,8 @@ use crate::model::time::BootTime;
 mod dcb;
 mod features;
 
+pub use features::is_known_offload;
+
 /// The collector of interfaces' settings.
 pub const SPEC: Spec = Spec {
     name: "netdev_setup",
@@ -36,17 +38,14 @@ pub const SPEC: Spec = Spec {
     deadline: Duration::from_secs(5),
     fresh: false,
     make: |setup| {
-        let ioctl: ReadFeatures = Arc::new(|netdev| EthtoolSocket::new()?.features(netdev));
-        Box::new(NetdevSetupCollector::new(
-            setup,
-            setup.host.netlink(Protocol::Generic),
-            setup.host.live.then_some(ioctl),
-        ))
+        let connect = setup.host.ethtool.as_ref().map(|access| Arc::clone(&access.statistics));
+        let ioctl = connect.map(|connect| -> ReadFeatures { Arc::new(move |netdev| connect()?.features(netdev)) });
+        Box::new(NetdevSetupCollector::new(setup, setup.host.netlink(Protocol::Generic), ioctl))
     },
 };
 
-/// Reads the offloads of an interface by ioctl, if ethtool netlink is not supported: name, on, fixed.
-type ReadFeatures = Arc<dyn Fn(&str) -> io::Result<Vec<(String, bool, bool)>> + Send + Sync>;
+/// Reads the offloads of an interface by ioctl, if ethtool netlink is not supported.
+type ReadFeatures = Arc<dyn Fn(&str) -> io::Result<Vec<Feature>> + Send + Sync>;
 
 struct NetdevSetupCollector {
     filter: Filter,
@@ -284,6 +283,8 @@ mod tests {
     use super::features::tests::features_reply;
     use super::*;
     use crate::host::collector::Depth;
+    use crate::host::ethtool::access::EthtoolConnection as _;
+    use crate::host::ethtool::ioctl::EthtoolSocket;
     use crate::host::harness::{CARD, CollectorHarness, facts};
     use crate::host::netlink::generic::tests::FakeFamily;
     use crate::host::netlink::socket;

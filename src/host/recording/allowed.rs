@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use super::contents::{IDENTIFIERS, MODELS, PRODUCTS, VENDORS, WORDS, cpu_flags, is_numeric, known_part};
+use super::drivers;
 use super::entries::{Entries, Recorded, RecordedEntry, is_process};
 use super::netlink;
 use super::scrub::{NameKind, Scrubber};
@@ -46,7 +47,8 @@ pub fn allowed(recorded: &Recorded, scrubber: &mut Scrubber, names: &dyn kmsg::s
         filter.out.namespaces.insert(name, *number);
     }
     let exchanges = netlink::allowed(&recorded.exchanges, filter.scrubber);
-    Recorded { exchanges, ..filter.out }
+    let drivers = drivers::allowed(&recorded.drivers, filter.scrubber);
+    Recorded { exchanges, drivers, ..filter.out }
 }
 
 fn file(text: &str) -> RecordedEntry {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use super::drivers::Drivers;
 use super::netlink::Exchange;
 use crate::host::io::Capabilities;
 use crate::model::reading::ReadError;
@@ -39,6 +40,8 @@ pub struct Recorded {
     pub namespaces: BTreeMap<String, u64>,
     /// What netlink was asked and answered.
     pub exchanges: Vec<Exchange>,
+    /// What drivers answered over the ethtool ioctl.
+    pub drivers: Drivers,
 }
 
 /// Whether this names a process's directory in `/proc`.

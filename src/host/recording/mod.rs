@@ -2,6 +2,7 @@
 
 mod allowed;
 mod contents;
+mod drivers;
 pub mod entries;
 mod netlink;
 mod replay;
@@ -13,10 +14,12 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ethtool::access::EthtoolAccess;
 use super::io::{Capabilities, DirStamp, Host, HostIo, OpenFile, reason_of};
 use super::netlink::socket::{NetlinkConnector, Protocol};
 use crate::model::reading::ReadError;
 pub use allowed::allowed;
+pub use drivers::{DriverAnswers, Drivers};
 use entries::is_process;
 pub use entries::{Entries, KEPT, Recorded, RecordedEntry};
 pub use netlink::Exchange;
@@ -39,6 +42,7 @@ pub struct Recording {
     seen: Arc<Mutex<Entries>>,
     namespaces: Mutex<BTreeMap<String, u64>>,
     exchanges: netlink::Exchanges,
+    drivers: drivers::SeenDrivers,
 }
 
 impl Recording {
@@ -62,10 +66,15 @@ impl Recording {
             seen: Arc::default(),
             namespaces: Mutex::default(),
             exchanges: Arc::default(),
+            drivers: Arc::default(),
         });
         let io: Arc<dyn HostIo> = Arc::<Self>::clone(&recording);
         let route = host.route.clone().map(|route| netlink::recording(Protocol::Route, route, &recording.exchanges));
-        (recording, Host { io, route, ..host.clone() })
+        let ethtool = host.ethtool.clone().map(|access| EthtoolAccess {
+            statistics: drivers::recording(access.statistics, &recording.drivers),
+            netlink: access.netlink.map(|asked| netlink::recording(Protocol::Generic, asked, &recording.exchanges)),
+        });
+        (recording, Host { io, route, ethtool, ..host.clone() })
     }
 
     /// What was read so far, by paths without links.
@@ -76,6 +85,7 @@ impl Recording {
             capabilities: self.inner.capabilities(),
             namespaces: self.namespaces.lock().unwrap_or_else(PoisonError::into_inner).clone(),
             exchanges: self.exchanges.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            drivers: self.drivers.lock().unwrap_or_else(PoisonError::into_inner).clone(),
         }
     }
 

@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::scrub::Scrubber;
-use crate::host::netlink::message::{Attributes, put};
+use crate::host::netlink::message::{Attributes, NESTED, put};
 use crate::host::netlink::socket::{NetlinkConnection, NetlinkConnector, Protocol};
 
 /// One request and what the kernel said.
@@ -160,7 +160,7 @@ const DEVLINK: &[(u16, Shape)] = &[
     (114, Nest(&[(115, Word), (116, Numbers), (117, Numbers), (118, Numbers), (121, Numbers)])),
 ];
 
-/// `ETHTOOL_MSG_FEATURES_GET`, `…_STATS_GET`, `…_PAUSE_GET`, `…_FEC_GET` (`include/uapi/linux/ethtool_netlink.h`)
+/// `ETHTOOL_MSG_FEATURES_GET`, `…_LINKSTATE_GET`, `…_STATS_GET`, `…_PAUSE_GET`, `…_FEC_GET` (`include/uapi/linux/ethtool_netlink.h`)
 const HEADER: Shape = Nest(&[(1, Numbers), (2, Name), (3, Numbers)]);
 const BITS: Shape = Nest(&[
     (1, Numbers),
@@ -176,6 +176,8 @@ const STATS: &[(u16, Shape)] = &[
     (4, Nest(&[(1, Numbers), (2, Numbers), (3, Numbers), (4, NestOfAny(&Numbers))])),
     (5, Numbers),
 ];
+const LINK_STATE: &[(u16, Shape)] =
+    &[(1, HEADER), (2, Numbers), (3, Numbers), (4, Numbers), (5, Numbers), (6, Numbers), (7, Numbers)];
 const PAUSE: &[(u16, Shape)] = &[(1, HEADER), (2, Numbers), (3, Numbers), (4, Numbers), (5, NestOfAny(&Numbers))];
 const FEC: &[(u16, Shape)] = &[(1, HEADER), (2, BITS), (3, Numbers), (4, Numbers), (5, NestOfAny(&Numbers))];
 
@@ -204,7 +206,7 @@ impl Filter<'_> {
         let (header, payload) = exchange.request.split_at_checked(MESSAGE_HEADER)?;
         let (fixed, shapes) = self.shapes(exchange.protocol, kind, payload)?;
         if kind == CONTROL_FAMILY && exchange.protocol == Protocol::Generic {
-            self.learn_family(&exchange.replies);
+            self.learn_family(payload, &exchange.replies);
         }
         let payload = self.message(payload, fixed, shapes)?;
         let mut request = header.to_vec();
@@ -226,6 +228,7 @@ impl Filter<'_> {
             Protocol::Generic if kind == CONTROL_FAMILY => Some((4, CONTROL)),
             Protocol::Generic => match (self.families.get(&kind).map(String::as_str)?, payload.first()?) {
                 ("devlink", _) => Some((4, DEVLINK)),
+                ("ethtool", 6) => Some((4, LINK_STATE)),
                 ("ethtool", 11) => Some((4, FEATURES)),
                 ("ethtool", 32) => Some((4, STATS)),
                 ("ethtool", 21) => Some((4, PAUSE)),
@@ -236,13 +239,16 @@ impl Filter<'_> {
         }
     }
 
-    fn learn_family(&mut self, replies: &[Vec<u8>]) {
+    /// Learns the number of the family that was asked for by name.
+    fn learn_family(&mut self, request: &[u8], replies: &[Vec<u8>]) {
+        let attribute = |message: &[u8], wanted: u16| {
+            let mut attributes = Attributes::new(message.get(4..).unwrap_or_default());
+            attributes.find_map(|(kind, value)| (kind == wanted).then(|| value.to_vec()))
+        };
+        let Some(name) = attribute(request, 2) else { return };
         for reply in replies {
-            let attributes = || Attributes::new(reply.get(4..).unwrap_or_default());
-            let number = attributes().find_map(|(kind, value)| (kind == 1).then_some(value));
-            let name = attributes().find_map(|(kind, value)| (kind == 2).then_some(value));
-            if let (Some([a, b, ..]), Some(name)) = (number, name) {
-                self.families.insert(u16::from_ne_bytes([*a, *b]), text(name));
+            if let Some([a, b, ..]) = attribute(reply, 1).as_deref() {
+                self.families.insert(u16::from_ne_bytes([*a, *b]), text(&name));
             }
         }
     }
@@ -260,7 +266,9 @@ impl Filter<'_> {
             let Some((_, shape)) = shapes.iter().find(|(known, _)| *known == kind) else { continue };
             let value = self.value(value, *shape)?;
             u16::try_from(value.len() + 4).ok()?;
-            put(out, kind, &value);
+            // As requests have it, which are found again byte for byte.
+            let flag = if matches!(shape, Nest(_) | NestFromZero(_) | NestOfAny(_)) { NESTED } else { 0 };
+            put(out, kind | flag, &value);
         }
         Some(())
     }

@@ -7,8 +7,10 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
+use super::drivers::{self, Drivers};
 use super::entries::{KEPT, Recorded, RecordedEntry};
 use super::netlink::{Exchange, replaying};
+use crate::host::ethtool::access::EthtoolAccess;
 use crate::host::fs::{Fs, read_regular};
 use crate::host::io::{Capabilities, DirStamp, HostIo, OpenFile};
 use crate::host::netlink::socket::{NetlinkConnector, Protocol};
@@ -41,6 +43,9 @@ pub struct Manifest {
     /// What netlink was asked and answered.
     #[serde(default)]
     netlink: Vec<Exchange>,
+    /// What drivers answered over the ethtool ioctl.
+    #[serde(default, skip_serializing_if = "Drivers::is_empty")]
+    drivers: Drivers,
 }
 
 impl Manifest {
@@ -57,6 +62,7 @@ impl Manifest {
             unreadable: unreadable.collect(),
             namespaces: recorded.namespaces.clone(),
             netlink: recorded.exchanges.clone(),
+            drivers: recorded.drivers.clone(),
         }
     }
 
@@ -165,5 +171,10 @@ impl HostIo for ReplayedHost {
 
     fn netlink(&self, protocol: Protocol) -> Option<NetlinkConnector> {
         replaying(protocol, &self.manifest.netlink)
+    }
+
+    fn ethtool(&self) -> Option<EthtoolAccess> {
+        let statistics = drivers::replaying(&self.manifest.drivers)?;
+        Some(EthtoolAccess { statistics, netlink: self.netlink(Protocol::Generic) })
     }
 }

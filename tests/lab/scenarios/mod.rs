@@ -15,6 +15,7 @@ mod namespaces;
 mod pcie;
 mod ports;
 mod probes;
+mod replays;
 mod sriov;
 mod systemd;
 mod unprivileged;
