@@ -15,6 +15,7 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
+use common::cost::peak_of;
 use common::iplink;
 use common::run::{PROGRAM, as_nobody, to_its_end};
 use common::vfs::VfHost;
@@ -278,5 +279,28 @@ fn without_permissions_all_else_is_said_and_no_noise_is_made() {
     assert_eq!(document["limited"].as_array().unwrap().len(), 1, "{}", document["limited"]);
     for path in CLOSED {
         fs::set_permissions(root.path().join(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+/// Memory of `check` on a host with 4,000 VFs, in bytes: where others use them, and where their devices are on this host.
+const LARGE_HOSTS: [u64; 2] = [80 << 20, 160 << 20];
+
+#[test]
+fn check_on_a_host_with_4000_vfs_takes_bounded_memory() {
+    for (here, bound) in [false, true].into_iter().zip(LARGE_HOSTS) {
+        let root = TempDir::new().unwrap();
+        VfHost { pfs: 16, vfs: 250, here }.write(root.path()).unwrap();
+        for (verb, more) in [
+            ("check", &["--timeout", "60s"][..]),
+            ("check", &["--format", "json", "--timeout", "60s"]),
+            ("metrics", &[][..]),
+        ] {
+            let mut command = Command::new(PROGRAM);
+            command.arg(verb).args(more).arg("--path.rootfs").arg(root.path()).args(["--storage.path", "/nonexistent"]);
+            let (most, code) = peak_of(command);
+            println!("{verb} {more:?}, VFs used here: {here}: {} MiB, exit code {code:?}", most >> 20);
+            assert!(code.is_some_and(|code| code <= 3), "{code:?}");
+            assert!(most < bound, "{verb} {more:?}, VFs used here: {here}: {} MiB", most >> 20);
+        }
     }
 }

@@ -15,6 +15,8 @@ pub(crate) enum Manner {
     CutOff(String),
     /// With bytes that do not end.
     Endless,
+    /// With an empty vector and so many blanks, each byte in a chunk of its own.
+    Bytes(usize),
     /// Not at all.
     Silent,
     /// By hanging up.
@@ -91,6 +93,18 @@ fn answer(mut stream: TcpStream, manner: &Manner, seen: &Mutex<Vec<String>>) -> 
             loop {
                 stream.write_all(&junk)?;
             }
+        }
+        Manner::Bytes(blanks) => {
+            write!(stream, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close\r\n\r\n")?;
+            let chunks = |bytes: &[u8]| -> Vec<u8> {
+                bytes.iter().flat_map(|byte| [b'1', b'\r', b'\n', *byte, b'\r', b'\n']).collect()
+            };
+            let blank = chunks(&[b' '; 4096]);
+            for _ in 0..blanks / 4096 {
+                stream.write_all(&blank)?;
+            }
+            stream.write_all(&chunks(EMPTY.as_bytes()))?;
+            stream.write_all(b"0\r\n\r\n")
         }
         Manner::Silent => {
             thread::sleep(Duration::from_secs(120));

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use crate::common::run::{Output, free_address, lanewatch};
+use crate::common::cost::peak_of;
+use crate::common::run::{Output, free_address, lanewatch, program};
 use crate::odd::{EMPTY, Manner, Odd};
 
 fn audit(url: &str, more: &[&str]) -> Output {
@@ -89,6 +90,22 @@ fn a_server_that_is_silent_or_does_not_stop_costs_no_more_than_is_allowed() {
     assert!(start.elapsed() < Duration::from_secs(20));
     let line = complaint(Manner::Endless, &["--max-answer", "2"]);
     assert!(line.starts_with("the response is longer than 2 MiB; allow more with --max-answer"), "{line}");
+}
+
+#[test]
+fn an_answer_in_chunks_of_one_byte_costs_no_more_than_its_bytes() {
+    let measured = |manner: Manner| {
+        let server = Odd::serve(manner);
+        let mut command = program();
+        command.args(["audit", "--prometheus", &server.url(), "--timeout", "120s", "--time", "2026-01-01T00:00:00Z"]);
+        let (most, code) = peak_of(command);
+        assert_eq!((code, server.requests().len()), (Some(1), 2), "there are no hosts");
+        most
+    };
+    let (usual, bytes) = (measured(Manner::Status("200 OK", EMPTY.to_owned())), measured(Manner::Bytes(512 << 10)));
+    println!("{} MiB, {} MiB with 512 KiB in chunks of one byte", usual >> 20, bytes >> 20);
+    // A buffer that grows has up to three times its content while it moves.
+    assert!(bytes < usual + (16 << 20), "{} MiB instead of {} MiB", bytes >> 20, usual >> 20);
 }
 
 #[test]

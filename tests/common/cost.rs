@@ -1,7 +1,10 @@
 //! What a process has cost, from `/proc`.
 
 use std::fs;
-use std::time::Duration;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use super::run::Group;
 
 /// CPU time of a process so far, all its threads together, in user and kernel mode.
 ///
@@ -32,6 +35,23 @@ fn of_living_threads(pid: u32) -> Duration {
 /// Largest resident memory so far, in bytes: `VmHWM`.
 pub fn peak_memory(pid: u32) -> u64 {
     status(pid, "VmHWM:") * 1024
+}
+
+/// Runs a command to its end: the largest resident memory that it had, in bytes, and its exit code.
+pub fn peak_of(mut command: Command) -> (u64, Option<i32>) {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut group = Group::spawn(&mut command);
+    let (pid, began, mut most) = (group.pid(), Instant::now(), 0);
+    loop {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let here = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+        most = most.max(here.unwrap_or(0) * 1024);
+        if let Some(ended) = group.wait(Duration::from_millis(2)) {
+            return (most, ended.code());
+        }
+        assert!(began.elapsed() < Duration::from_secs(300), "{command:?} does not end");
+    }
 }
 
 /// How many descriptors it has open.

@@ -214,6 +214,23 @@ fn a_thousand_requests_cost_little_and_start_nothing() {
 }
 
 #[test]
+fn a_flood_of_unsigned_requests_takes_nothing_from_signed_ones() {
+    if !may_mount() {
+        return;
+    }
+    let scene = stage("ok");
+    let address = free_address();
+    let agent = serve(&scene, address, &configure(&scene, address, "", "serve = true"));
+    let unsigned = || exchange(address, "POST", PATH, &[("Content-Length", "2")], "{}").unwrap().status;
+    let statuses: Vec<u16> = (0..300).map(|_| unsigned()).collect();
+    assert!(statuses.ends_with(&[429; 100]), "{statuses:?}");
+    let answer = Asked::new(address, 1, SOUND).send(address);
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    end(agent.group);
+    scene.is_clean();
+}
+
+#[test]
 fn by_default_there_is_no_such_path() {
     if !may_mount() {
         return;
