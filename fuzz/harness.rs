@@ -48,7 +48,11 @@ impl FuzzHarness {
         memory: &Arc<MemoryHost>,
         route: Option<NetlinkConnector>,
     ) -> Self {
-        let host = Host { route, ..memory.host() };
+        Self::over(specs, Host { route, ..memory.host() })
+    }
+
+    /// The same over any host.
+    pub fn over(specs: impl IntoIterator<Item = &'static Spec>, host: Host) -> Self {
         let setup = Setup { host: host.clone(), filter: Filter::default() };
         let collectors = specs.into_iter().map(|spec| (spec, (spec.make)(&setup), Vec::new())).collect();
         let engine = Engine::new(Arc::default(), false);
