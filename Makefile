@@ -1,7 +1,7 @@
 CARGO ?= cargo
 export CARGO_TERM_COLOR ?= auto
 
-.PHONY: help run test lab capture capture-libvirt shuffles soak state bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice release arm64 lab-arm64
+.PHONY: help run test lab capture capture-libvirt shuffles soak state web-edits bench fleet fuzz lint alerts screenshot dashboards-pictures setup lab-image dist dist-twice release arm64 lab-arm64
 
 help:
 	@echo 'make run    a built-in example host, served; open its page'
@@ -11,10 +11,11 @@ help:
 	@echo 'make capture-libvirt   records anew what a real libvirtd writes of a machine that is saved, moved and killed'
 	@echo 'make shuffles   the timelines of VF maps in 10,000 orders each (LANEWATCH_SHUFFLES says how many)'
 	@echo 'make soak   a day of work in minutes: hosts that change, reloads, rotations, full disks, kill -9'
-	@echo 'make state  baselines accepted beside an agent 100 times on tmpfs, ext4 and overlayfs, and 500 agents killed'
+	@echo 'make state  baselines accepted beside an agent 100 times on tmpfs, ext4 and overlayfs, and 500 agents killed twice'
+	@echo 'make web-edits   10,000 random edits of a web configuration while somebody without a certificate tries to get in'
 	@echo 'make bench  cost of a scrape, a pass and a crowd, as ratios with their limits'
 	@echo 'make fleet  an audit of 10,000 simulated hosts, and the rules over 1,000: what they cost'
-	@echo 'make fuzz   each fuzz target for a minute; needs a C++ compiler, installs cargo-fuzz'
+	@echo 'make fuzz   each fuzz target for a minute (FUZZ_SECONDS=3600: an hour); needs a C++ compiler, installs cargo-fuzz'
 	@echo 'make dist   packages (Debian, RPM), tarballs and image for x86_64 and aarch64, chart, bill of materials, checksums, in dist/'
 	@echo 'make release TAG=v1.2.3   that, of a tag, with checks that everything states the same version'
 	@echo 'make arm64  the aarch64 program under user-mode emulation: library tests, recorded hosts, packages in old distributions'
@@ -61,6 +62,9 @@ shuffles:
 
 state:
 	bash tests/state.sh
+
+web-edits:
+	LANEWATCH_WEB_EDITS=10000 $(CARGO) test --locked --test web no_edit_lets_anyone_in -- --nocapture
 
 soak:
 	$(CARGO) test --locked --test soak -- --ignored --nocapture
