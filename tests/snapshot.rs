@@ -383,7 +383,7 @@ fn said(root: Option<&Path>) -> (Vec<String>, Value) {
     let output = lanewatch(&arguments);
     let document: Value = serde_json::from_str(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
     let parts = ["check", "reason", "severity", "subject"];
-    let of = |finding: &Value| parts.iter().map(|part| format!("{} ", finding[*part])).collect();
+    let of = |finding: &Value| parts.map(|part| finding[part].to_string()).join(" ");
     (document["findings"].as_array().unwrap().iter().map(of).collect(), document["checks"].clone())
 }
 

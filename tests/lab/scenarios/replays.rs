@@ -11,7 +11,7 @@ fn found(guest: &mut Guest, more: &str) -> (Vec<String>, Value) {
     let text = guest.sh(&command);
     let document: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let parts = ["check", "reason", "severity", "subject"];
-    let of = |finding: &Value| parts.iter().map(|part| format!("{} ", finding[*part])).collect();
+    let of = |finding: &Value| parts.map(|part| finding[part].to_string()).join(" ");
     (document["findings"].as_array().unwrap().iter().map(of).collect(), document["checks"].clone())
 }
 
