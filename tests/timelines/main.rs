@@ -5,6 +5,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod failover;
 mod interrupts;
 mod kernel_log;
 mod links;

@@ -384,6 +384,30 @@ mod tests {
         assert_eq!(harness.faults, []);
     }
 
+    /// The kernel sends zeros for drivers that do not count (`ndo_get_vf_stats`).
+    #[test]
+    fn zeros_of_a_driver_that_does_not_count_are_no_values() {
+        for (driver, counts, bytes) in [
+            ("igb", 0, None),
+            ("bnxt_en", 0, None),
+            ("mlx5_core", 0, Some(0)),
+            ("ice", 0, Some(0)),
+            // One that counts after all.
+            ("igb", 9, Some(9)),
+        ] {
+            let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+            let mut interface = ethernet(2, 2);
+            interface.vfs.iter_mut().for_each(|vf| vf.statistics = Some([counts; 8]));
+            harness.set_route(connect(vec![interface], None).0);
+            card(&harness, "0x020000", 2);
+            harness.memory.symlink(format!("{CARD}/driver"), format!("../../../../bus/pci/drivers/{driver}"));
+            let pf = read(&mut harness);
+            let received: Vec<_> =
+                pf.vfs.iter().map(|vf| vf.traffic.and_then(|traffic| traffic.received_bytes)).collect();
+            assert_eq!(received, [bytes; 2], "{driver}");
+        }
+    }
+
     #[test]
     fn unavailable_detail_does_not_hide_vfs() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());
