@@ -17,6 +17,7 @@ use super::output::print;
 use super::output::{complain, is_capable};
 use crate::export::audit;
 use crate::export::audit::text;
+use crate::export::audit::trend::TrendTable;
 use crate::export::audit::{Table, csv_table};
 use crate::fleet::audit::{AuditError, AuditPlan, audit};
 use crate::fleet::client::{PrometheusClient, PrometheusEndpoint, PrometheusError};
@@ -24,6 +25,7 @@ use crate::fleet::query::matchers;
 use crate::fleet::query::{Scope, is_label};
 use crate::fleet::tally::Fleet;
 use crate::fleet::tls::TlsFiles;
+use crate::fleet::trend::{TrendPlan, TrendStart, trend};
 
 /// Exit code when something is over a limit of `--fail-on`.
 const EXCEEDED: u8 = 3;
@@ -43,15 +45,62 @@ pub fn run(args: &AuditArgs) -> Result<ExitCode, CliError> {
     })?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let mut meter = ProgressLine { shown: is_capable(&std::io::stderr()) };
-    let outcome = runtime.block_on(audit(&client, &plan, &mut |done, all| meter.show(done, all)));
-    meter.end();
-    let fleet = outcome.map_err(|error| audit_error(error, &plan))?;
-    let exceeded: Vec<String> = args.fail_on.iter().filter_map(|limit| limit.exceeded(&fleet)).collect();
-    print(&render(args, &fleet, &exceeded)?)?;
+    let exceeded = if let Some(since) = &args.since {
+        let table = trend_table(args)?;
+        let plan = TrendPlan { start: start(since, plan.time)?, steps: u32::from(args.steps), audit: plan };
+        let mut show = |audit: usize, audits: usize, done, all| meter.show(audit, audits, done, all);
+        let outcome = runtime.block_on(trend(&client, &plan, &mut show));
+        meter.end();
+        let trend = outcome.map_err(|error| audit_error(error, &plan.audit))?;
+        let exceeded = exceeded(args, &trend.now);
+        print(&match args.format {
+            AuditFormat::Text => audit::trend::report(&trend),
+            AuditFormat::Json => audit::trend::json_document(&trend, &exceeded).map_err(anyhow::Error::from)?,
+            AuditFormat::Csv => audit::trend::csv_table(&trend, table).map_err(anyhow::Error::from)?,
+        })?;
+        exceeded
+    } else {
+        let outcome = runtime.block_on(audit(&client, &plan, &mut |done, all| meter.show(0, 1, done, all)));
+        meter.end();
+        let fleet = outcome.map_err(|error| audit_error(error, &plan))?;
+        let exceeded = exceeded(args, &fleet);
+        print(&render(args, &fleet, &exceeded)?)?;
+        exceeded
+    };
     for line in &exceeded {
         complain(line);
     }
     Ok(if exceeded.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(EXCEEDED) })
+}
+
+fn exceeded(args: &AuditArgs, fleet: &Fleet) -> Vec<String> {
+    args.fail_on.iter().filter_map(|limit| limit.exceeded(fleet)).collect()
+}
+
+/// When a comparison begins: an age counts from the audit's own time.
+fn start(since: &str, time: Option<f64>) -> Result<TrendStart, CliError> {
+    if let Ok(age) = humantime::parse_duration(since) {
+        return if age.as_secs() > 0 {
+            Ok(TrendStart::Ago(Duration::from_secs(age.as_secs()).as_secs_f64()))
+        } else {
+            Err(CliError::Usage(format!("--since {since}: not before the time of the audit")))
+        };
+    }
+    let at = seconds(since, SystemTime::now())?;
+    if time.is_some_and(|time| at >= time) {
+        return Err(CliError::Usage(format!("--since {since}: not before the time of the audit")));
+    }
+    Ok(TrendStart::At(at))
+}
+
+fn trend_table(args: &AuditArgs) -> Result<TrendTable, CliError> {
+    match args.table {
+        AuditTable::Groups => Ok(TrendTable::Groups),
+        AuditTable::Hosts => Ok(TrendTable::Hosts),
+        AuditTable::Fixes => Ok(TrendTable::Problems),
+        AuditTable::Excluded => Ok(TrendTable::Excluded),
+        AuditTable::Firmware => Err(CliError::Usage("--table firmware: not with --since".to_owned())),
+    }
 }
 
 /// Why there is no audit. A server that cannot read a query finds fault with what a person wrote into it.
@@ -163,11 +212,15 @@ struct ProgressLine {
 }
 
 impl ProgressLine {
-    fn show(&mut self, done: usize, all: usize) {
+    fn show(&mut self, audit: usize, audits: usize, done: usize, all: usize) {
         if self.shown {
             let mut out = std::io::stderr().lock();
             // Who does not see it misses nothing.
-            let _ = write!(out, "\r{done} of {all} hosts");
+            let _ = if audits > 1 {
+                write!(out, "\raudit {} of {audits}: {done} of {all} hosts\x1b[K", audit + 1)
+            } else {
+                write!(out, "\r{done} of {all} hosts")
+            };
             let _ = out.flush();
         }
     }

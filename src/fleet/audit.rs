@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use super::client::{Labels, Series};
 use super::client::{PrometheusClient, PrometheusError};
 use super::facts::{HostFacts, HostId};
-use super::host::{compute_capacity, fingerprint};
+use super::host::{HostCapacityReport, compute_capacity, fingerprint};
 use super::query::{DEVICE_LABELS, Scope};
 use super::tally::Fleet;
 
@@ -59,6 +59,22 @@ type Instances = BTreeMap<String, Vec<HostFacts>>;
 /// # Errors
 /// A query that fails, or a server that knows no host.
 pub async fn audit(client: &PrometheusClient, plan: &AuditPlan, progress: Progress<'_>) -> Result<Fleet, AuditError> {
+    audit_each(client, plan, progress, &mut |_, _, _| {}).await
+}
+
+/// Sees every host that is in the sums, with its labels to group by.
+pub type EachHost<'a> = &'a mut dyn FnMut(&HostId, &[String], &HostCapacityReport);
+
+/// [`audit`], and shows what was computed for each host.
+///
+/// # Errors
+/// A query that fails, or a server that knows no host.
+pub async fn audit_each(
+    client: &PrometheusClient,
+    plan: &AuditPlan,
+    progress: Progress<'_>,
+    each: EachHost<'_>,
+) -> Result<Fleet, AuditError> {
     let time = match plan.time {
         Some(time) => time,
         None => client.query("time()", None).await?.first().map_or(0.0, |row| row.value),
@@ -86,7 +102,7 @@ pub async fn audit(client: &PrometheusClient, plan: &AuditPlan, progress: Progre
         let shard = facts(client, plan, time, std::mem::replace(&mut rest, later)).await?;
         for host in shard.into_values() {
             done += 1;
-            add_host(&mut fleet, plan, &mut seen, &host);
+            add_host(&mut fleet, plan, &mut seen, &host, each);
         }
         progress(done, all);
     }
@@ -221,7 +237,7 @@ fn instance(host: &HostFacts, scope: &Scope) -> String {
 }
 
 /// Adds a host to the fleet, unless it is stale or there already under another name.
-fn add_host(fleet: &mut Fleet, plan: &AuditPlan, seen: &mut HashSet<u64>, host: &HostFacts) {
+fn add_host(fleet: &mut Fleet, plan: &AuditPlan, seen: &mut HashSet<u64>, host: &HostFacts, each: EachHost<'_>) {
     if host.evaluated.is_some_and(|evaluated| evaluated + plan.stale_after < fleet.time) {
         fleet.stale.add(host.id.clone());
         return;
@@ -234,7 +250,9 @@ fn add_host(fleet: &mut Fleet, plan: &AuditPlan, seen: &mut HashSet<u64>, host: 
             return;
         }
     }
-    fleet.add(&host.id, &host.group, compute_capacity(host, &plan.scope.by), plan.top);
+    let report = compute_capacity(host, &plan.scope.by);
+    each(&host.id, &host.group, &report);
+    fleet.add(&host.id, &host.group, report, plan.top);
 }
 
 #[cfg(test)]

@@ -141,6 +141,17 @@ pub enum RepairKind {
 }
 
 impl RepairKind {
+    /// The words for what it repairs.
+    pub const fn problem(self) -> &'static str {
+        match self {
+            Self::FixLink => "degraded link",
+            Self::MoveCard => "slow slot",
+            Self::BringUpPort => "port down",
+            Self::RestoreDevice => "device gone",
+            Self::ConfigureVfs => "no VFs",
+        }
+    }
+
     /// The words for it.
     pub const fn as_str(self) -> &'static str {
         match self {

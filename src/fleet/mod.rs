@@ -1,8 +1,8 @@
 //! The fleet: the capacity of many hosts, from a Prometheus that scrapes them.
 //!
 //! [`client`] queries the server, [`facts`] holds what one host's series say, [`stranded`] and [`host`] compute its
-//! capacity (pure functions), [`tally`] adds hosts up, [`audit`] runs the queries in shards, and [`limit`] checks the
-//! result against `--fail-on`. Memory is bounded by a shard and by the lists, not by the size of the fleet.
+//! capacity (pure functions), [`tally`] adds hosts up, [`audit`] runs the queries in shards, [`trend`] compares
+//! several moments, and [`limit`] checks the result against `--fail-on`. Memory is bounded by a shard and by the lists, not by the size of the fleet.
 
 pub mod audit;
 pub mod client;
@@ -14,3 +14,4 @@ pub mod query;
 pub mod stranded;
 pub mod tally;
 pub mod tls;
+pub mod trend;

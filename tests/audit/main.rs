@@ -10,3 +10,4 @@ mod odd;
 mod refused;
 mod secured;
 mod simulated;
+mod since;

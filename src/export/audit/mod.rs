@@ -1,9 +1,11 @@
-//! The audit of a fleet as documents for programs; [`text`] has the tables for people.
+//! The audit of a fleet as documents for programs; [`text`] has the tables for people, [`trend`] the
+//! comparison of several moments.
 //!
 //! CSV (RFC 4180) is one table at a time, with bandwidth in bytes per second, as in the metrics. JSON is versioned: fields
 //! are added, none is renamed or removed within a schema.
 
 pub mod text;
+pub mod trend;
 
 use std::time::{Duration, SystemTime};
 
@@ -107,7 +109,7 @@ fn cells(sums: &Sums) -> [String; 23] {
 /// # Errors
 /// None that a fleet can cause.
 pub fn csv_table(fleet: &Fleet, table: Table) -> Result<String, csv::Error> {
-    let mut out = csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new());
+    let mut out = writer();
     let by = || fleet.by.iter().map(String::as_str);
     let identity = || fleet.identity.iter().map(String::as_str);
     let values = |id: &HostId| id.0.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -155,8 +157,25 @@ pub fn csv_table(fleet: &Fleet, table: Table) -> Result<String, csv::Error> {
             }
         }
     }
+    finish(out)
+}
+
+fn writer() -> csv::Writer<Vec<u8>> {
+    csv::WriterBuilder::new().terminator(csv::Terminator::Any(b'\n')).from_writer(Vec::new())
+}
+
+fn finish(out: csv::Writer<Vec<u8>>) -> Result<String, csv::Error> {
     let bytes = out.into_inner().map_err(|error| csv::Error::from(error.into_error()))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Rows as CSV.
+fn csv_text(rows: Vec<Vec<String>>) -> Result<String, csv::Error> {
+    let mut out = writer();
+    for row in rows {
+        out.write_record(row)?;
+    }
+    finish(out)
 }
 
 /// Version of the document.

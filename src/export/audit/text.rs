@@ -48,7 +48,7 @@ fn causes(sums: &Sums) -> [(&'static str, BytesPerSecond); 5] {
 }
 
 /// A host's name for people: its `instance`, after its job where there are several.
-fn name(fleet: &Fleet, id: &HostId) -> String {
+pub(super) fn name(fleet: &Fleet, id: &HostId) -> String {
     let values =
         fleet.identity.iter().zip(id.0.iter()).filter(|(label, _)| *label != "job" || fleet.identity.len() == 1);
     let words: Vec<&str> = values.map(|(_, value)| &**value).collect();
@@ -56,12 +56,12 @@ fn name(fleet: &Fleet, id: &HostId) -> String {
 }
 
 /// Bandwidth of many ports: `63.0 Gb/s`, `1,234.5 Tb/s`.
-fn fabric(rate: BytesPerSecond) -> String {
+pub(super) fn fabric(rate: BytesPerSecond) -> String {
     let gbits = rate.gbits();
     if gbits < 10_000.0 { rate.to_string() } else { format!("{:.1} Tb/s", gbits / 1000.0) }
 }
 
-fn percent(part: BytesPerSecond, whole: BytesPerSecond) -> String {
+pub(super) fn percent(part: BytesPerSecond, whole: BytesPerSecond) -> String {
     if whole.0 > 0.0 { format!("{:.2} %", part.0 / whole.0 * 100.0) } else { "-".to_owned() }
 }
 
@@ -217,7 +217,7 @@ fn fixes(out: &mut String, fleet: &Fleet) {
 }
 
 /// Columns as wide as they must be, two spaces apart.
-fn table(out: &mut String, heading: &[&str], rows: &[Vec<String>]) {
+pub(super) fn table(out: &mut String, heading: &[&str], rows: &[Vec<String>]) {
     let columns = rows.iter().map(Vec::len).chain([heading.len()]).max().unwrap_or(0);
     let width = |column: usize| {
         let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
