@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::servers::{Alertmanager, failed, is_silenced, messages, prometheus, put, vmalert};
+use super::servers::{Alertmanager, Waits, failed, is_silenced, messages, prometheus, put, vmalert};
 use crate::common::host::{GEN3, GEN4, HostTree};
 use crate::common::http;
 use crate::common::run::Server;
@@ -123,7 +123,7 @@ fn until(what: &str, holds: impl Fn() -> bool) {
 
 #[test]
 fn a_link_that_degrades_is_one_page_until_it_is_mended() {
-    let Some(alertmanager) = Alertmanager::start(Duration::from_secs(1)) else { return };
+    let Some(alertmanager) = Alertmanager::start(Waits::Cut(Duration::from_secs(1))) else { return };
     let hosts = [Host::start(), Host::start()];
     let targets = hosts.each_ref().map(|host| host.server.address);
     let Some(server) = prometheus(&targets, alertmanager.server.address) else { return };
@@ -132,7 +132,7 @@ fn a_link_that_degrades_is_one_page_until_it_is_mended() {
 
 #[test]
 fn vmalert_says_the_same() {
-    let Some(alertmanager) = Alertmanager::start(Duration::from_secs(1)) else { return };
+    let Some(alertmanager) = Alertmanager::start(Waits::Cut(Duration::from_secs(1))) else { return };
     let hosts = [Host::start(), Host::start()];
     let targets = hosts.each_ref().map(|host| host.server.address);
     let Some((keeper, evaluator)) = vmalert(&targets, alertmanager.server.address) else { return };
@@ -142,7 +142,7 @@ fn vmalert_says_the_same() {
 /// A host with a dual-port card and another one, both with a degraded link: each link is a page, its ports are none.
 #[test]
 fn a_second_degraded_card_of_a_host_is_a_page_of_its_own() {
-    let Some(alertmanager) = Alertmanager::start(Duration::from_secs(1)) else { return };
+    let Some(alertmanager) = Alertmanager::start(Waits::Cut(Duration::from_secs(1))) else { return };
     let alert = |name: &str, subject: &str, device: &str, function: &str, link: &str| {
         json!({ "labels": {
             "alertname": name, "severity": "critical", "component": "pcie", "job": "lanewatch", "instance": "a:10015",
@@ -179,7 +179,7 @@ fn a_second_degraded_card_of_a_host_is_a_page_of_its_own() {
 /// A thousand ports of 500 hosts go down with a switch.
 #[test]
 fn a_switch_that_fails_is_one_page() {
-    let Some(alertmanager) = Alertmanager::start(Duration::from_secs(1)) else { return };
+    let Some(alertmanager) = Alertmanager::start(Waits::Cut(Duration::from_secs(1))) else { return };
     let labels = |alert: &str, severity: &str| {
         let labels =
             [("alertname", alert), ("severity", severity), ("job", "lanewatch"), ("site", "s1"), ("rack", "r1")];

@@ -146,6 +146,51 @@ fn every_alert_has_an_identity_of_its_own() {
     }
 }
 
+/// Who is woken reads where, since when and what to do first, and finds the runbook and the dashboard.
+#[test]
+fn every_text_says_where_what_to_do_first_and_where_to_look() {
+    const FIRST: [&str; 21] = [
+        "Check ",
+        "Suspect ",
+        "Replace ",
+        "Reseat ",
+        "Drain ",
+        "Clean ",
+        "Take it ",
+        "Set ",
+        "Give ",
+        "Start ",
+        "Restart ",
+        "Enable ",
+        "Spread ",
+        "Bind ",
+        "Compare ",
+        "Renew ",
+        "Finish ",
+        "Run ",
+        "Clear it ",
+        "Find out ",
+        "Raise ",
+    ];
+    for rule in rules() {
+        let (name, texts) = (rule.alert.as_deref().unwrap(), &rule.annotations);
+        let text = texts["description"].split_whitespace().collect::<Vec<_>>().join(" ");
+        // A sentence that begins with what to do, or with the command that says more.
+        let acts = |first: &str| text.contains(&format!(". {first}")) || text.contains(&format!("}} {first}"));
+        let command = text.contains(". `lanewatch ");
+        assert!(command || FIRST.iter().any(|first| acts(first)), "{name}: nothing to do first: {text}");
+        let of_finding = rule.expr.contains("lanewatch_finding{");
+        let of_host = of_finding && !rule.expr.starts_with("count by");
+        let since = format!("alertname='{name}'");
+        assert!(!of_finding || text.contains(&since), "{name}: since when");
+        assert!(!of_host || text.contains("{{ $labels.instance }}"), "{name}: where");
+        assert_eq!(texts["runbook_url"], format!("https://lanewatch.example/runbooks/{name}.md"));
+        let dashboard = &texts["dashboard_url"];
+        assert!(dashboard.starts_with("https://grafana.example/d/lanewatch-"), "{name}: {dashboard}");
+        assert!(!of_host || dashboard.contains("var-instance={{ $labels.instance }}"), "{name}: {dashboard}");
+    }
+}
+
 /// Series come in any order from Prometheus: a list in a text that is not sorted changes from evaluation to evaluation.
 #[test]
 fn lists_in_texts_are_in_order() {

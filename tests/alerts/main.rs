@@ -7,9 +7,11 @@
 mod common;
 
 mod checks;
+mod faults;
 mod flow;
 mod generated;
 mod kept;
 mod names;
 mod notifications;
 mod servers;
+mod timing;

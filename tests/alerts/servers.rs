@@ -17,8 +17,16 @@ use crate::common::stores::evaluating;
 use crate::common::tools::{Tool, require};
 use crate::common::toy::Toy;
 
-/// A real Alertmanager with the example's routes and inhibitions. Its waits are cut to seconds, and its receivers are
-/// this test's.
+/// How long an Alertmanager waits before it tells.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Waits {
+    /// As the example says.
+    Shipped,
+    /// For other alerts of a group as many scrapes of this interval as the example does, for what joins a group a second.
+    Cut(Duration),
+}
+
+/// A real Alertmanager with the example's routes and inhibitions. Its receivers are this test's.
 pub(super) struct Alertmanager {
     pub(super) server: Server,
     pub(super) pager: Toy,
@@ -26,21 +34,22 @@ pub(super) struct Alertmanager {
 }
 
 impl Alertmanager {
-    /// Starts one that waits for other alerts of a group as many scrapes as the example does; none where it is not
-    /// installed.
-    pub(super) fn start(scrape_interval: Duration) -> Option<Self> {
+    /// Starts one; none where it is not installed.
+    pub(super) fn start(waits: Waits) -> Option<Self> {
         let program = require(Tool::Alertmanager)?;
-        // 30 s at a scrape in 15 s: what one scrape saw half is whole at the next.
-        let group_wait = (scrape_interval * 2).as_secs();
         let (pager, tickets) = (Toy::serve("{}"), Toy::serve("{}"));
         let mut config = text("alerts/alertmanager.example.yml");
-        for (from, to) in [
+        let mut changes = vec![
             ("http://pager.example/", format!("http://{}/", pager.address)),
             ("http://tickets.example/", format!("http://{}/", tickets.address)),
-            ("group_wait: 30s", format!("group_wait: {group_wait}s")),
-            ("group_interval: 5m", "group_interval: 1s".to_owned()),
-            ("group_interval: 1m", "group_interval: 1s".to_owned()),
-        ] {
+        ];
+        if let Waits::Cut(scrape_interval) = waits {
+            // 30 s at a scrape in 15 s: what one scrape saw half is whole at the next.
+            changes.push(("group_wait: 30s", format!("group_wait: {}s", (scrape_interval * 2).as_secs())));
+            changes.push(("group_interval: 5m", "group_interval: 1s".to_owned()));
+            changes.push(("group_interval: 1m", "group_interval: 1s".to_owned()));
+        }
+        for (from, to) in changes {
             assert!(config.contains(from), "{from}");
             config = config.replace(from, &to);
         }
