@@ -1,11 +1,26 @@
 //! Makes Grafana's classic JSON of the compact source.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value, json};
 
-use crate::source::{Annotation, Column, Dashboard, Kind, Panel, Query, Row, Shared, Threshold, Variable};
+use crate::common::{promql, rules};
+use crate::source::{Annotation, Column, Dashboard, Keep, Kind, Panel, Query, Row, Shared, Threshold, Variable};
 
 /// Grafana 10.4's; later ones migrate it when they load it.
 const SCHEMA: u32 = 39;
+
+/// Lines of a panel at most: more can't be told apart.
+const LINES: u32 = 20;
+
+/// Rows of a table at most: who needs more chooses a rack or a host.
+const ROWS: u32 = 100;
+
+/// Points of a line over a whole fleet. A query's cost is its series times its points.
+const POINTS: u32 = 120;
+
+/// Labels of which a host or a fleet has so many that a panel is to show a part.
+const MANY: [&str; 6] = ["instance", "device", "vf", "netdev", "pci_address", "pf"];
 
 /// The dashboard as Grafana reads it.
 pub fn dashboard(shared: &Shared, source: &Dashboard) -> Value {
@@ -47,7 +62,12 @@ pub fn expression(shared: &Shared, source: &Dashboard, text: &str) -> String {
 /// Where a row of a table, or a number, leads: the same time and data source, and one host where a row names it.
 fn url(uid: &str, instance: bool) -> String {
     let variables = ["datasource", "job", "site", "rack"].map(|name| format!("${{{name}:queryparam}}")).join("&");
-    let host = if instance { "var-instance=${__data.fields.instance}" } else { "${instance:queryparam}" };
+    // Two clusters may have hosts of one name.
+    let host = if instance {
+        "var-cluster=${__data.fields.cluster}&var-instance=${__data.fields.instance}"
+    } else {
+        "${cluster:queryparam}&${instance:queryparam}"
+    };
     format!("/d/{uid}?{variables}&{host}&${{__url_time_range}}")
 }
 
@@ -106,7 +126,9 @@ impl Maker<'_> {
 
     fn variable(&self, variable: &Variable) -> Value {
         let query = self.expression(&variable.query);
-        json!({
+        // The host of a dashboard that is about one.
+        let one = self.source.one_host && variable.name == "instance";
+        let mut made = json!({
             "type": "query",
             "name": variable.name,
             "label": variable.label,
@@ -117,13 +139,17 @@ impl Maker<'_> {
             "refresh": 2,
             "sort": 1,
             "hide": 0,
-            "includeAll": true,
-            "allValue": variable.all,
-            "multi": true,
+            "includeAll": !one,
+            "multi": !one,
             "skipUrlSync": false,
             "options": [],
-            "current": { "selected": true, "text": ["All"], "value": ["$__all"] },
-        })
+            "current": {},
+        });
+        if !one {
+            made["allValue"] = json!(variable.all);
+            made["current"] = json!({ "selected": true, "text": ["All"], "value": ["$__all"] });
+        }
+        made
     }
 
     fn annotation(&self, annotation: &Annotation) -> Value {
@@ -141,34 +167,74 @@ impl Maker<'_> {
     }
 
     fn panels(&self) -> Vec<Value> {
-        let (mut panels, mut y) = (Vec::new(), 0);
-        for row in &self.source.row {
-            panels.push(json!({
-                "id": panels.len() + 1,
+        let (mut panels, mut y, mut id) = (Vec::new(), 0, 0);
+        for (index, row) in self.source.row.iter().enumerate() {
+            let open = index == 0 || row.open;
+            id += 1;
+            let mut head = json!({
+                "id": id,
                 "type": "row",
                 "title": row.title,
-                "collapsed": false,
+                "collapsed": !open,
                 "gridPos": { "h": 1, "w": 24, "x": 0, "y": y },
                 "panels": [],
-            }));
-            y = self.row(row, y + 1, &mut panels);
+            });
+            let (own, end) = self.row(row, y + 1, &mut id);
+            if open {
+                panels.push(head);
+                panels.extend(own);
+                y = end;
+            } else {
+                // A folded row keeps its panels to itself and is one line high.
+                head["panels"] = Value::Array(own);
+                panels.push(head);
+                y += 1;
+            }
         }
         panels
     }
 
-    /// Panels from left to right, a new line where the next one does not fit; gives where the row ends.
-    fn row(&self, row: &Row, top: u32, panels: &mut Vec<Value>) -> u32 {
-        let (mut x, mut y, mut tallest) = (0, top, 0);
+    /// Panels from left to right, a new line where the next one does not fit; and where the row ends.
+    fn row(&self, row: &Row, top: u32, id: &mut usize) -> (Vec<Value>, u32) {
+        let (mut panels, mut x, mut y, mut tallest) = (Vec::new(), 0, top, 0);
         for panel in &row.panel {
             if x + panel.width > 24 {
                 (x, y, tallest) = (0, y + tallest, 0);
             }
             let place = json!({ "h": panel.height, "w": panel.width, "x": x, "y": y });
-            panels.push(self.panel(panel, panels.len() + 1, &place));
+            *id += 1;
+            panels.push(self.panel(panel, *id, &place));
             x += panel.width;
             tallest = tallest.max(panel.height);
         }
-        y + tallest
+        (panels, y + tallest)
+    }
+
+    /// The panel's query, without the lines or rows that would be too many.
+    fn limited(&self, panel: &Panel, query: &Query) -> String {
+        let expr = self.expression(&query.expr);
+        let best = match panel.keep {
+            Keep::Highest => "topk",
+            Keep::Lowest => "bottomk",
+        };
+        match panel.kind {
+            Kind::Stat => expr,
+            Kind::Timeseries | Kind::StateTimeline => {
+                let many = MANY.iter().any(|label| query.legend.contains(&format!("{{{{{label}}}}}")));
+                if many { format!("{best}({LINES}, {expr})") } else { expr }
+            }
+            Kind::Table => {
+                // The rows of one host are what the reader came for.
+                let many = !self.source.one_host && panel.column.iter().any(|column| column.of == "instance");
+                match &panel.rows {
+                    Some(rows) => {
+                        format!("({expr}) and on ({}) {best}({ROWS}, {})", rows.on, self.expression(&rows.expr))
+                    }
+                    None if many => format!("{best}({ROWS}, {expr})"),
+                    None => expr,
+                }
+            }
+        }
     }
 
     fn panel(&self, panel: &Panel, id: usize, place: &Value) -> Value {
@@ -185,23 +251,27 @@ impl Maker<'_> {
             "description": panel.description,
             "datasource": source_of_data(),
             "gridPos": place,
-            "targets": panel.query.iter().zip('A'..='Z').map(|(query, letter)| self.target(panel.kind, query, letter)).collect::<Vec<_>>(),
+            "targets": panel.query.iter().zip('A'..='Z').map(|(query, letter)| self.target(panel, query, letter)).collect::<Vec<_>>(),
             "fieldConfig": { "defaults": self.defaults(panel), "overrides": self.overrides(panel) },
             "options": options(panel),
         });
+        if !self.source.one_host && matches!(panel.kind, Kind::Timeseries | Kind::StateTimeline) {
+            made["maxDataPoints"] = json!(POINTS);
+        }
         if panel.kind == Kind::Table {
             made["transformations"] = transformations(panel);
         }
         made
     }
 
-    fn target(&self, kind: Kind, query: &Query, letter: char) -> Value {
+    fn target(&self, panel: &Panel, query: &Query, letter: char) -> Value {
+        let kind = panel.kind;
         let now = matches!(kind, Kind::Stat | Kind::Table);
         json!({
             "refId": letter.to_string(),
             "datasource": source_of_data(),
             "editorMode": "code",
-            "expr": self.expression(&query.expr),
+            "expr": self.limited(panel, query),
             "format": if kind == Kind::Table { "table" } else { "time_series" },
             "instant": now,
             "range": !now,
@@ -210,6 +280,13 @@ impl Maker<'_> {
     }
 
     fn mappings(&self, name: &str) -> Value {
+        if name == RUNBOOK {
+            let alert = |(check, alert): (String, String)| (check, json!({ "text": alert }));
+            let options: Map<String, Value> = alerts_by_check().into_iter().map(alert).collect();
+            // What fires no alert has no runbook.
+            let rest = json!({ "type": "regex", "options": { "pattern": ".*", "result": { "text": " " } } });
+            return json!([{ "type": "value", "options": options }, rest]);
+        }
         let options: Map<String, Value> = self.shared.mapping[name]
             .iter()
             .enumerate()
@@ -296,6 +373,11 @@ impl Maker<'_> {
         if !column.thresholds.is_empty() {
             properties.push(json!({ "id": "thresholds", "value": steps(&column.thresholds) }));
         }
+        if column.of == RUNBOOK {
+            let link = json!({ "title": "Runbook of ${__value.text}", "url": RUNBOOKS, "targetBlank": true });
+            properties.push(json!({ "id": "links", "value": [link] }));
+            properties.push(json!({ "id": "mappings", "value": self.mappings(RUNBOOK) }));
+        }
         if column.mapping.is_some() || !column.thresholds.is_empty() {
             properties.push(json!({ "id": "custom.cellOptions", "value": { "type": "color-text" } }));
         }
@@ -305,6 +387,32 @@ impl Maker<'_> {
         }
         json!({ "matcher": { "id": "byName", "options": field(panel, column) }, "properties": properties })
     }
+}
+
+/// The column that leads to the runbook of a finding, by its check.
+const RUNBOOK: &str = "runbook";
+
+/// Where runbooks are, as in the alerts; the text of a check's mapping is its alert's name.
+const RUNBOOKS: &str = "https://lanewatch.example/runbooks/${__value.text}.md";
+
+/// Which alert a check's findings fire: the one of the same name, else the one whose rule asks for it first.
+pub fn alerts_by_check() -> BTreeMap<String, String> {
+    let mut alerts = BTreeMap::new();
+    for rule in rules::read("alerts/lanewatch.rules.yml").groups.iter().flat_map(|group| &group.rules) {
+        let Some(alert) = &rule.alert else { continue };
+        let found = promql::parse(&rule.expr).unwrap_or_else(|error| panic!("{alert}: {error}"));
+        // The first selector is the finding that the alert is about; others only leave some of them out.
+        let Some(first) = found.selectors.first().filter(|first| first.name == "lanewatch_finding") else { continue };
+        for matcher in first.matchers.iter().filter(|matcher| matcher.label == "check") {
+            for check in matcher.value.split('|') {
+                let is_namesake = alert.to_lowercase() == check.replace('_', "");
+                if is_namesake || !alerts.contains_key(check) {
+                    alerts.insert(check.to_owned(), alert.clone());
+                }
+            }
+        }
+    }
+    alerts
 }
 
 /// Whether a column shows the value of a query, and not a label.

@@ -28,10 +28,42 @@ const UNITS: [&str; 12] = [
 /// Panels that every Grafana since 10 has.
 const PANELS: [&str; 4] = ["stat", "table", "timeseries", "state-timeline"];
 
-/// All that draws something.
+/// All that draws something, in folded rows too.
 pub fn panels(dashboard: &Value) -> impl Iterator<Item = &Value> {
-    dashboard["panels"].as_array().unwrap().iter().filter(|panel| panel["type"] != "row")
+    let top = dashboard["panels"].as_array().unwrap().iter();
+    top.flat_map(|panel| {
+        if panel["type"] == "row" {
+            panel["panels"].as_array().unwrap().as_slice()
+        } else {
+            std::slice::from_ref(panel)
+        }
+    })
 }
+
+/// The JSON pointer of the first panel that suits.
+pub fn place_of(dashboard: &Value, suits: impl Fn(&Value) -> bool) -> String {
+    for (index, panel) in dashboard["panels"].as_array().unwrap().iter().enumerate() {
+        if panel["type"] != "row" && suits(panel) {
+            return format!("/panels/{index}");
+        }
+        if let Some(inner) = panel["panels"].as_array().and_then(|panels| panels.iter().position(&suits)) {
+            return format!("/panels/{index}/panels/{inner}");
+        }
+    }
+    panic!("no such panel")
+}
+
+/// Dashboards that are about one host at a time.
+pub const OF_ONE_HOST: [&str; 2] = ["lanewatch-host", "lanewatch-sriov"];
+
+/// Units of Grafana's grid that a screen shows: 38 pixels each, of 1080 less what the browser and Grafana take.
+const SCREEN: u64 = 24;
+
+/// Most lines of a panel and rows of a table.
+const MOST: [&str; 2] = ["topk(20, ", "bottomk(20, "];
+
+/// Labels of which a host or a fleet has hundreds.
+const MANY: [&str; 6] = ["{{instance}}", "{{device}}", "{{vf}}", "{{netdev}}", "{{pci_address}}", "{{pf}}"];
 
 /// What stands where, and its PromQL: panels, annotations and variables.
 pub fn expressions(dashboard: &Value) -> Vec<(String, String)> {
@@ -77,8 +109,12 @@ fn complaints(dashboard: &Value) -> Vec<String> {
     };
     let list = dashboard["templating"]["list"].as_array().unwrap();
     template_rules(dashboard, list, &mut need);
+    row_rules(dashboard, &mut need);
+    let one_host = OF_ONE_HOST.contains(&text(dashboard, "uid"));
     for panel in panels(dashboard) {
         panel_rules(panel, &mut need);
+        size_rules(panel, one_host, &mut need);
+        link_rules(panel, text(dashboard, "uid") == "lanewatch-host", &mut need);
     }
     let names: BTreeSet<String> = list.iter().map(|variable| text(variable, "name").to_owned()).collect();
     for (place, expression) in expressions(dashboard) {
@@ -103,9 +139,13 @@ fn template_rules(dashboard: &Value, list: &[Value], need: &mut impl FnMut(bool,
     need(text(sources[0], "name") == "datasource" && text(sources[0], "label") == "Data Source", "datasource".into());
     for (name, label) in [("job", "Job"), ("instance", "Instance")] {
         let variable = list.iter().find(|variable| variable["name"] == name);
-        let suits = |v: &Value| v["allValue"] == ".+" && v["multi"] == true && v["label"] == label;
+        let one = name == "instance" && OF_ONE_HOST.contains(&text(dashboard, "uid"));
+        let several = |v: &Value| v["allValue"] == ".+" && v["multi"] == true && v["includeAll"] == true;
+        let single = |v: &Value| v["multi"] == false && v["includeAll"] == false && v["allValue"].is_null();
+        let suits = |v: &Value| v["label"] == label && if one { single(v) } else { several(v) };
         need(variable.is_some_and(suits), format!("variable {name}"));
     }
+    need(list.iter().any(|variable| variable["name"] == "cluster"), "no variable cluster".into());
     for variable in list.iter().filter(|variable| variable["type"] == "query") {
         let name = text(variable, "name");
         need(variable["refresh"] == 2, format!("{name} does not follow the time"));
@@ -113,6 +153,64 @@ fn template_rules(dashboard: &Value, list: &[Value], need: &mut impl FnMut(bool,
         need(
             !text(variable, "label").is_empty() && !text(variable, "description").is_empty(),
             format!("{name}: label"),
+        );
+    }
+}
+
+/// What shows at once fits a screen; all else is in rows that are folded, and asks nothing until someone looks.
+fn row_rules(dashboard: &Value, need: &mut impl FnMut(bool, String)) {
+    let top = dashboard["panels"].as_array().unwrap();
+    need(top.first().is_some_and(|panel| panel["type"] == "row" && panel["collapsed"] == false), "first row".into());
+    let folded = |panel: &&Value| panel["type"] == "row" && panel["collapsed"] == true;
+    let first = top.iter().find(folded);
+    need(first.is_some(), "no row is folded".into());
+    let at = first.and_then(|row| row["gridPos"]["y"].as_u64()).unwrap_or(u64::MAX);
+    need(at <= SCREEN, format!("the first folded row is {at} down"));
+    let mut rest = top.iter().skip_while(|panel| !folded(panel));
+    need(rest.all(|panel| folded(&panel)), "something shows below folded rows".into());
+}
+
+/// What can have a line for each VF or host shows the most of them, over a fleet with few points.
+fn size_rules(panel: &Value, one_host: bool, need: &mut impl FnMut(bool, String)) {
+    let title = text(panel, "title");
+    let lines = ["timeseries", "state-timeline"].contains(&text(panel, "type"));
+    for target in panel["targets"].as_array().unwrap() {
+        let (expr, legend) = (text(target, "expr"), text(target, "legendFormat"));
+        let many = MANY.iter().any(|label| legend.contains(label));
+        need(!lines || !many || MOST.iter().any(|most| expr.starts_with(most)), format!("{title}: a line for each"));
+        let table = text(panel, "type") == "table" && !one_host;
+        let rows = panel["transformations"].to_string().contains("\"instance\"");
+        let limited = expr.contains("topk(100, ");
+        need(!table || !rows || limited, format!("{title}: a row for each"));
+    }
+    let points = panel["maxDataPoints"].as_u64().unwrap_or(u64::MAX);
+    need(!lines || one_host || points <= 120, format!("{title}: points"));
+}
+
+/// A host leads to its dashboard, with its cluster; a check to the runbook of its alert.
+fn link_rules(panel: &Value, is_host: bool, need: &mut impl FnMut(bool, String)) {
+    let title = text(panel, "title");
+    if text(panel, "type") != "table" {
+        return;
+    }
+    let kept = panel["transformations"].to_string();
+    let link = |column: &str| {
+        let overrides = panel["fieldConfig"]["overrides"].as_array().unwrap().iter();
+        let of = overrides.filter(|one| one["matcher"]["options"] == column);
+        let mut links = of.flat_map(|one| one["properties"].as_array().unwrap()).filter(|one| one["id"] == "links");
+        links.next().map(|link| text(&link["value"][0], "url").to_owned()).unwrap_or_default()
+    };
+    if kept.contains("\"instance\"") && !is_host {
+        let url = link("instance");
+        let whole =
+            ["/d/lanewatch-host?", "var-cluster=${__data.fields.cluster}", "var-instance=${__data.fields.instance}"];
+        need(whole.iter().all(|part| url.contains(part)), format!("{title}: no link to the host"));
+    }
+    if kept.contains("\"subject\"") {
+        let runbook = link("runbook");
+        need(
+            runbook == "https://lanewatch.example/runbooks/${__value.text}.md",
+            format!("{title}: no link to the runbook"),
         );
     }
 }
@@ -192,18 +290,41 @@ fn variables_ask_for_what_agents_serve() {
 #[test]
 fn panels_do_not_lie_on_each_other() {
     for (name, dashboard) in shipped() {
-        let mut taken = BTreeSet::new();
+        let top = dashboard["panels"].as_array().unwrap();
         let mut ids = BTreeSet::new();
-        for panel in dashboard["panels"].as_array().unwrap() {
-            let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
-            assert!(at("x") + at("w") <= 24, "{name}: {}", panel["title"]);
-            for x in at("x")..at("x") + at("w") {
-                for y in at("y")..at("y") + at("h") {
-                    assert!(taken.insert((x, y)), "{name}: {}", panel["title"]);
-                }
-            }
+        for panel in top.iter().chain(panels(&dashboard).filter(|panel| !top.contains(panel))) {
             assert!(ids.insert(panel["id"].as_u64().unwrap()), "{name}: {}", panel["title"]);
         }
+        do_not_overlap(&name, top);
+        for row in top.iter().filter(|panel| panel["collapsed"] == true) {
+            do_not_overlap(&name, row["panels"].as_array().unwrap());
+        }
+    }
+}
+
+fn do_not_overlap(name: &str, panels: &[Value]) {
+    let mut taken = BTreeSet::new();
+    for panel in panels {
+        let at = |key: &str| panel["gridPos"][key].as_u64().unwrap();
+        assert!(at("x") + at("w") <= 24, "{name}: {}", panel["title"]);
+        for x in at("x")..at("x") + at("w") {
+            for y in at("y")..at("y") + at("h") {
+                assert!(taken.insert((x, y)), "{name}: {}", panel["title"]);
+            }
+        }
+    }
+}
+
+/// Runbooks that findings lead to are there, and every alert on a finding has its check in a table.
+#[test]
+fn checks_lead_to_runbooks_that_ship() {
+    let alerts = crate::generate::alerts_by_check();
+    assert_eq!(alerts["port_down"], "PortDown");
+    assert_eq!(alerts["pcie_degraded"], "PcieLinkDegraded");
+    assert!(alerts.len() > 30, "{alerts:?}");
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("alerts/runbooks");
+    for (check, alert) in &alerts {
+        assert!(folder.join(format!("{alert}.md")).is_file(), "{check}: {alert}");
     }
 }
 
@@ -225,10 +346,18 @@ fn links_lead_to_dashboards_that_ship() {
 /// A rule that lets everything pass is no rule: each of these spoils a good dashboard in one way.
 #[test]
 fn every_rule_can_fail() {
-    let good = shipped()["lanewatch-host"].clone();
+    let good = shipped()["lanewatch-fleet"].clone();
     assert_eq!(complaints(&good), Vec::<String>::new());
-    let first = good["panels"].as_array().unwrap().iter().position(|panel| panel["type"] == "timeseries").unwrap();
-    let panel = |at: &str| format!("/panels/{first}{at}");
+    let first = place_of(&good, |panel| panel["type"] == "timeseries");
+    let panel = |at: &str| format!("{first}{at}");
+    let table = place_of(&good, |panel| panel["title"] == "Findings");
+    let links = |column: &str| {
+        let overrides = good.pointer(&format!("{table}/fieldConfig/overrides")).unwrap().as_array().unwrap();
+        let of = overrides.iter().position(|one| one["matcher"]["options"] == column).unwrap();
+        let properties = overrides[of]["properties"].as_array().unwrap();
+        let link = properties.iter().position(|one| one["id"] == "links").unwrap();
+        format!("{table}/fieldConfig/overrides/{of}/properties/{link}/value/0/url")
+    };
     let expr = |text: &str| (panel("/targets/0/expr"), Value::from(text));
     let spoiled = [
         ("/editable".to_owned(), Value::from(true)),
@@ -239,6 +368,12 @@ fn every_rule_can_fail() {
         ("/templating/list/1/refresh".to_owned(), Value::from(1)),
         ("/templating/list/5/allValue".to_owned(), Value::Null),
         ("/links/0/keepTime".to_owned(), Value::from(false)),
+        (panel("/maxDataPoints"), Value::from(1000)),
+        (panel("/targets/0/legendFormat"), Value::from("{{device}}")),
+        (format!("{table}/targets/0/expr"), Value::from(r#"lanewatch_finding{job=~"$job",instance=~"$instance"}"#)),
+        (links("instance"), Value::from("/d/lanewatch-host?${instance:queryparam}")),
+        (links("runbook"), Value::from("")),
+        (format!("/panels/{}/collapsed", good["panels"].as_array().unwrap().len() - 1), Value::from(false)),
         (panel("/type"), Value::from("graph")),
         (panel("/title"), Value::from("")),
         (panel("/description"), Value::from("")),

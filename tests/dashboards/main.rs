@@ -31,6 +31,7 @@ mod generate;
 mod lint;
 mod pictures;
 mod queries;
+mod scale;
 mod schema;
 mod source;
 

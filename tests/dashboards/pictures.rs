@@ -63,6 +63,26 @@ fn program() -> (PathBuf, PathBuf) {
     (folder.join("app.js"), folder.join("app.css"))
 }
 
+/// The dashboard with all of its rows unfolded.
+fn unfolded(dashboard: &Value) -> Value {
+    let (mut panels, mut down) = (Vec::new(), 0);
+    let moved = |panel: &Value, down: u64| {
+        let mut panel = panel.clone();
+        panel["gridPos"]["y"] = json!(panel["gridPos"]["y"].as_u64().unwrap() + down);
+        panel
+    };
+    for panel in dashboard["panels"].as_array().unwrap() {
+        panels.push(moved(panel, down));
+        let Some(inner) = panel["panels"].as_array().filter(|inner| !inner.is_empty()) else { continue };
+        panels.extend(inner.iter().map(|panel| moved(panel, down)));
+        let bottom = |panel: &Value| panel["gridPos"]["y"].as_u64().unwrap() + panel["gridPos"]["h"].as_u64().unwrap();
+        down += inner.iter().map(bottom).max().unwrap() - panel["gridPos"]["y"].as_u64().unwrap() - 1;
+    }
+    let mut dashboard = dashboard.clone();
+    dashboard["panels"] = Value::Array(panels);
+    dashboard
+}
+
 /// A page that draws a dashboard. Its clock stands at the last scrape.
 fn page(dashboard: &Value, answers: &Value) -> PathBuf {
     let (script, style) = program();
@@ -89,7 +109,7 @@ fn the_pictures_of_the_dashboards() {
     let images = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/images/dashboards");
     fs::create_dir_all(&images).unwrap();
     for (name, chosen, rows) in PICTURES {
-        let dashboard = &shipped()[name];
+        let dashboard = &unfolded(&shipped()[name]);
         let page = page(dashboard, &answers(prometheus, dashboard, chosen));
         let height = 48 + rows * 30;
         browser.resize(WIDTH, height);

@@ -12,7 +12,7 @@ use crate::common::http;
 use crate::common::run::Server;
 use crate::common::stores::prometheus_of;
 use crate::fill::{END, INTERVAL, START, openmetrics};
-use crate::lint::{expressions, panels, text, variables};
+use crate::lint::{expressions, panels, place_of, text, variables};
 use crate::shipped;
 
 /// A Prometheus over samples that promtool has made blocks of.
@@ -70,7 +70,9 @@ pub fn interpolated(dashboard: &Value, expression: &str, chosen: &BTreeMap<&str,
     expression = expression.replace("$__range", &format!("{}s", END - START));
     for variable in dashboard["templating"]["list"].as_array().unwrap() {
         let name = text(variable, "name");
-        let value = chosen.get(name).copied().unwrap_or_else(|| text(variable, "allValue"));
+        // Of a variable that offers no `All`, every value is asked for at once.
+        let all = Some(text(variable, "allValue")).filter(|all| !all.is_empty()).unwrap_or(".+");
+        let value = chosen.get(name).copied().unwrap_or(all);
         expression = expression.replace(&format!("\"${name}\""), &format!("\"{value}\""));
     }
     // `$1` is a group of label_replace, which Grafana leaves as it is.
@@ -78,7 +80,8 @@ pub fn interpolated(dashboard: &Value, expression: &str, chosen: &BTreeMap<&str,
     expression
 }
 
-fn escaped(text: &str) -> String {
+/// A text as it may stand in a URL.
+pub fn escaped(text: &str) -> String {
     text.bytes().fold(String::new(), |out, byte| out + &format!("%{byte:02X}"))
 }
 
@@ -127,9 +130,9 @@ fn every_query_has_data() {
 fn a_query_without_data_is_seen() {
     let Some(prometheus) = filled() else { return };
     let mut dashboard = shipped()["lanewatch-exporter"].clone();
-    let first = dashboard["panels"].as_array().unwrap().iter().position(|panel| panel["type"] != "row").unwrap();
+    let first = place_of(&dashboard, |panel| panel["type"] != "row");
     let spoiled = [
-        (format!("/panels/{first}/targets/0/expr"), r#"sum(up{job=~"$job",instance="nobody"})"#),
+        (format!("{first}/targets/0/expr"), r#"sum(up{job=~"$job",instance="nobody"})"#),
         ("/annotations/list/0/target/expr".to_owned(), "0 / (up * 0)"),
         ("/templating/list/1/query/query".to_owned(), "label_values(lanewatch_build_info, nothing)"),
     ];

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 
 use crate::common::run::{Output, to_its_end};
 use crate::common::tools::{Tool, require, skip};
+use crate::lint::place_of;
 use crate::shipped;
 
 /// Versions of Grafana: the oldest that the dashboards are for, and the newest.
@@ -53,9 +54,8 @@ fn grafanas_own_schema_has_nothing_to_say() {
 #[test]
 fn grafanas_own_schema_sees_what_is_wrong() {
     let good = shipped()["lanewatch-exporter"].clone();
-    let panels = good["panels"].as_array().unwrap();
-    let first = panels.iter().position(|panel| panel["type"] == "timeseries").unwrap();
-    let panel = |at: &str| format!("/panels/{first}{at}");
+    let first = place_of(&good, |panel| panel["type"] == "timeseries");
+    let panel = |at: &str| format!("{first}{at}");
     let spoiled = [
         ("/graphTooltip".to_owned(), Value::from("shared")),
         ("/templating/list/1/multi".to_owned(), Value::from("yes")),
@@ -73,7 +73,7 @@ fn grafanas_own_schema_sees_what_is_wrong() {
         assert_eq!(said.code, Some(1), "{at}: {}{}", said.stdout, said.stderr);
     }
     let mut strange = good;
-    strange["panels"][first]["options"]["legend"]["colour"] = Value::from("red");
+    strange.pointer_mut(&panel("/options/legend")).unwrap()["colour"] = Value::from("red");
     let Some(said) = loaded("next", &[strange]) else { return };
     assert!(said.code == Some(1) && said.stdout.contains("legend.colour: the schema does not know it"), "{said:?}");
 }

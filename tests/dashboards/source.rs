@@ -67,6 +67,9 @@ pub struct Dashboard {
     pub time: String,
     #[serde(default)]
     pub variable: Vec<Variable>,
+    /// One host is chosen, not several or all.
+    #[serde(default)]
+    pub one_host: bool,
     pub annotations: Vec<String>,
     #[serde(default, rename = "let")]
     pub parts: BTreeMap<String, String>,
@@ -82,6 +85,9 @@ fn six_hours() -> String {
 #[serde(deny_unknown_fields)]
 pub struct Row {
     pub title: String,
+    /// Shown when the dashboard opens, as the first row always is; the others are folded and ask nothing until then.
+    #[serde(default)]
+    pub open: bool,
     pub panel: Vec<Panel>,
 }
 
@@ -93,6 +99,27 @@ pub enum Kind {
     Table,
     Timeseries,
     StateTimeline,
+}
+
+/// What is kept of lines or rows of which there may be thousands.
+#[derive(Debug, Deserialize, Clone, Copy, PartialEq, Eq, Default)]
+#[serde(rename_all = "kebab-case")]
+pub enum Keep {
+    /// The largest values.
+    #[default]
+    Highest,
+    /// The smallest.
+    Lowest,
+}
+
+/// The rows that a table keeps: those with the largest values of an expression without an aggregation, for the order of
+/// what an aggregation gives is not always the same.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rows {
+    pub expr: String,
+    /// Labels by which the other queries' rows are found.
+    pub on: String,
 }
 
 /// A panel.
@@ -127,6 +154,11 @@ pub struct Panel {
     /// Columns of a table, in their order.
     #[serde(default)]
     pub column: Vec<Column>,
+    /// What of many lines or rows is kept.
+    #[serde(default)]
+    pub keep: Keep,
+    /// Which rows a table of several queries keeps.
+    pub rows: Option<Rows>,
     /// Heading of the column that a table is sorted by, the largest first.
     pub sort: Option<String>,
     /// uid of the dashboard that a click on a stat opens.
