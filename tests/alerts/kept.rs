@@ -149,7 +149,9 @@ fn every_alert_has_an_identity_of_its_own() {
 /// Who is woken reads where, since when and what to do first, and finds the runbook and the dashboard.
 #[test]
 fn every_text_says_where_what_to_do_first_and_where_to_look() {
-    const FIRST: [&str; 21] = [
+    const FIRST: [&str; 23] = [
+        "Move ",
+        "Create ",
         "Check ",
         "Suspect ",
         "Replace ",
