@@ -439,12 +439,13 @@ pub struct AuditArgs {
     /// Time of the audit: an age (2h) or a date (2026-01-31T12:00:00Z) [default: now]
     #[arg(long, hide_short_help = true, value_name = "TIME")]
     pub time: Option<String>,
-    /// Compare with an earlier time, an age (30d) or a date: what got worse and better, and what it cost
+    /// Compare with an earlier time, such as 30d or a date
     ///
-    /// Several audits from then to now (--steps) show when a problem began and ended.
+    /// Prints what got worse and better, on which hosts, and what it cost in bandwidth. Several audits from then to now
+    /// (--steps) show when a problem began and ended.
     #[arg(long, value_name = "TIME")]
     pub since: Option<String>,
-    /// With --since: steps in which the time is looked at; one audit each
+    /// With --since: number of steps; one audit each
     #[arg(long, hide_short_help = true, value_name = "N", default_value_t = 10, requires = "since", value_parser = clap::value_parser!(u16).range(1..=200))]
     pub steps: u16,
     /// How far back to look for the rate of a port that is down
