@@ -204,9 +204,9 @@ pub async fn trend(
         let found = match sample(client, &earlier, &mut show).await {
             // Nobody had the label then: that is no error of the command line.
             Err(AuditError::UnknownLabel { .. }) => {
-                let mut plain = earlier;
-                plain.scope.by.clear();
-                sample(client, &plain, &mut show).await
+                let mut ungrouped = earlier;
+                ungrouped.scope.by.clear();
+                sample(client, &ungrouped, &mut show).await
             }
             found => found,
         };
