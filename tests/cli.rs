@@ -561,3 +561,114 @@ fn what_cannot_be_kept_is_said_once() {
     }
     assert!(is_one_line(&output.stderr) && output.stderr.matches("os error").count() == 1, "{}", output.stderr);
 }
+
+#[test]
+fn the_module_reader_takes_no_arguments_and_no_socket_of_its_own() {
+    use std::os::unix::process::CommandExt as _;
+    let reader = |arguments: &[&str]| {
+        let mut command = program();
+        command.arg0("lanewatch-module-reader").args(arguments).env_remove("LISTEN_FDS");
+        to_its_end(command, Duration::from_secs(20))
+    };
+    let output = reader(&["eth2"]);
+    assert_eq!((output.code, output.stdout.as_str()), (Some(2), ""));
+    assert!(output.stderr.starts_with("lanewatch-module-reader takes no arguments"), "{}", output.stderr);
+    let output = reader(&[]);
+    assert_eq!(output.code, Some(2));
+    assert!(output.stderr.starts_with("lanewatch-module-reader has no socket"), "{}", output.stderr);
+}
+
+/// The module reader with a listening socket as systemd hands it over, until it is dropped.
+struct ModuleReader {
+    child: std::process::Child,
+    socket: std::path::PathBuf,
+}
+
+impl ModuleReader {
+    fn start(directory: &Path) -> Self {
+        use std::os::fd::AsRawFd as _;
+        let socket = directory.join("reader.sock");
+        let listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        // `exec` keeps the process, which LISTEN_PID must name.
+        let script = format!(
+            "exec 3<&{}; LISTEN_FDS=1 LISTEN_PID=$$ exec -a lanewatch-module-reader {}",
+            listener.as_raw_fd(),
+            program().get_program().display()
+        );
+        rustix::io::fcntl_setfd(&listener, rustix::io::FdFlags::empty()).unwrap();
+        let child = std::process::Command::new("bash").args(["-c", &script]).spawn().unwrap();
+        Self { child, socket }
+    }
+
+    fn ask(&self, request: &str) -> String {
+        use std::io::{Read as _, Write as _};
+        let mut stream = std::os::unix::net::UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).unwrap();
+        answer
+    }
+
+    /// A line of `/proc/PID/status`.
+    fn status(&self, key: &str) -> String {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.unwrap().trim().to_owned()
+    }
+}
+
+impl Drop for ModuleReader {
+    fn drop(&mut self) {
+        let _ = (self.child.kill(), self.child.wait());
+    }
+}
+
+#[test]
+fn the_module_reader_has_one_capability_and_refuses_everything_but_its_requests() {
+    const NET_ADMIN: u64 = 1 << 12;
+    let place = place();
+    let reader = ModuleReader::start(place.path());
+    for request in ["values\n", "values lo\n", "write eth0\n", "identity ../x\n", "GET / HTTP/1.1\r\n\r\n", "\n"] {
+        assert_eq!(reader.ask(request), "refused\n", "{request:?}");
+    }
+    // Once it answers, it has given up what it was started with.
+    let own = fs::read_to_string("/proc/self/status").unwrap();
+    let set = |text: &str| u64::from_str_radix(text, 16).unwrap();
+    let ours = own.lines().find_map(|line| line.strip_prefix("CapEff:")).map(|text| set(text.trim())).unwrap();
+    for key in ["CapEff", "CapPrm"] {
+        assert_eq!(set(&reader.status(key)), ours & NET_ADMIN, "{key}");
+    }
+    assert_eq!((set(&reader.status("CapInh")), reader.status("Threads")), (0, "1".to_owned()));
+}
+
+#[test]
+fn explain_reads_what_other_tools_printed() {
+    let place = place();
+    let file = |name: &str, text: &str| fs::write(place.path().join(name), text).unwrap();
+    file(
+        "mstlink.json",
+        r#"{"result":{"output":{"Operational Info":{"State":"Polling"},"Troubleshooting Info":{"Status Opcode":"1024",
+        "Recommendation":"Cable is unplugged"}}},"status":{"code":0,"message":"success"}}"#,
+    );
+    file("statistics.txt", "NIC statistics:\n     rx_packets: 12\n     rx_corrected_bits_phy: 0\n");
+    file("other.txt", "hello\n");
+    let output = lanewatch_in(place.path(), &["explain", "--read", "mstlink.json", "statistics.txt"]);
+    assert_eq!(output.code, Some(1), "{}", output.stderr);
+    assert!(
+        output.stdout.contains("mstlink.json:\n  link: Polling\n  firmware: Cable is unplugged\n"),
+        "{}",
+        output.stdout
+    );
+    assert!(
+        output.stdout.contains("  ! no link: no cable is seen in its cage. Plug or reseat it"),
+        "{}",
+        output.stdout
+    );
+    let output = lanewatch_in(place.path(), &["explain", "--read", "statistics.txt"]);
+    assert_eq!(output.code, Some(0), "{}", output.stdout);
+    let output = lanewatch_in(place.path(), &["explain", "--read", "other.txt"]);
+    assert!(output.code == Some(1) && output.stdout.contains("not the output of mstlink --json"), "{}", output.stdout);
+    let output = lanewatch_in(place.path(), &["explain", "--read", "missing.txt"]);
+    refuses(&output, 2, "--read missing.txt: no such file");
+}

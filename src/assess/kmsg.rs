@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::View;
 use super::limits::REPORTER_HOLD;
 use super::verdicts::Verdicts;
+use super::{View, module_messages};
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::health::{FunctionHealth, Reporter};
@@ -31,7 +31,10 @@ pub fn messages(view: &View<'_>, verdicts: &mut Verdicts) {
     let mut subjects: BTreeMap<Subject, Vec<(Severity, &MessageGroup)>> = BTreeMap::new();
     for group in &log.groups {
         // That a link is up is no trouble.
-        if group.kind != MessageKind::LinkUp && is_ours(view.snapshot, log, group) {
+        if group.kind == MessageKind::LinkUp || !is_ours(view.snapshot, log, group) {
+            continue;
+        }
+        if !module_messages::join(view, verdicts, group, advice_for(group)) {
             subjects.entry(subject(group)).or_default().push((severity(group, now), group));
         }
     }

@@ -51,6 +51,12 @@ pub const ERRORS_CLEAR: Duration = Duration::from_secs(60 * MINUTE);
 pub const LANE_HOLD: Hold = Hold::For(Duration::from_secs(30 * MINUTE));
 /// How long a link must lose nothing before the finding clears.
 pub const LOSS_CLEAR: Duration = Duration::from_secs(126 * MINUTE);
+/// How long a module must have a fault or too little light: until its second reading.
+pub const MODULE_HOLD: Hold = Hold::For(Duration::from_secs(5 * MINUTE));
+/// How much less light than the median of the others a lane may have: 3 dB.
+pub const LANE_DARKER: f64 = 2.0;
+/// Degrees Celsius above which a module without limits of its own is hot (UFM's figure).
+pub const MODULE_HOT: f64 = 70.0;
 /// How long a card must be hot.
 pub const HOT_HOLD: Hold = Hold::For(Duration::from_secs(2 * MINUTE));
 /// Lost codewords in twelve minutes that are too many: of so few, the mean is above 0.8 with 95 % confidence.
@@ -107,7 +113,18 @@ fn of_links(check: Check) -> (String, String) {
                  windows of 10m; codewords in the last third of what FEC corrects in 3 of 5 windows of 2m; a lane with {UNEVEN} times the errors of the others"
             ),
         ),
-        _ => (held(HOT_HOLD), format!("{HOT_MARGIN} K below the sensor's own limit; critical at the limit")),
+        Check::ModuleFault => {
+            (held(MODULE_HOLD), "the module's state is ModuleFault, or its temperature beyond its alarm limits".to_owned())
+        }
+        Check::ModuleLight => (
+            held(MODULE_HOLD),
+            "a lane below the module's low alarm limit; below its low warning limit, or 3 dB below the other lanes, is info"
+                .to_owned(),
+        ),
+        _ => {
+            let sensor = format!("{HOT_MARGIN} K below the sensor's own limit; critical at the limit");
+            (held(HOT_HOLD), format!("{sensor}; a module without limits: {MODULE_HOT} °C"))
+        }
     }
 }
 
@@ -182,7 +199,7 @@ pub fn details(check: Check) -> CheckDetails {
         Check::DeviceNoDriver => {
             (held(NO_DRIVER_HOLD), "an RDMA card without driver or RDMA device; bound to vfio-pci is fine".to_owned())
         }
-        Check::NicHot => of_links(check),
+        Check::NicHot | Check::ModuleFault | Check::ModuleLight => of_links(check),
         Check::GpuNicFar => (
             held(DEVICE_HOLD),
             "farther than in the baseline, or the only one of 4 without a card on its switch".to_owned(),

@@ -6,11 +6,13 @@ use super::View;
 use super::limits::{
     ERRORS_CLEAR, LANE_HOLD, LOSS_CLEAR, LOST, RAW_COPPER, RAW_END, RAW_OPTICAL, UNEVEN, UNEVEN_LEAST,
 };
+use super::modules::module_of;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::PortKey;
 use crate::model::line::{LOSS_WINDOW, Line, LineHistory, lossy};
+use crate::model::module::CableTechnology;
 use crate::model::reason::FindingReason;
 use crate::model::time::BootTime;
 
@@ -35,7 +37,8 @@ pub fn quality(view: &View<'_>, verdicts: &mut Verdicts) {
                 continue;
             }
             let key = PortKey { device: device.name.clone(), port: port.number };
-            match worst(&key, past, line, now) {
+            let limit = raw_limit(line, module_of(view, port).map(|module| module.identity.technology));
+            match worst(&key, past, line, limit, now) {
                 Some(condition) => verdicts.found(condition.address(device.identity.pci_address)),
                 None => verdicts.ok(Check::LinkQuality),
             }
@@ -44,9 +47,9 @@ pub fn quality(view: &View<'_>, verdicts: &mut Verdicts) {
 }
 
 /// What is worst about a line, with all that is known of it.
-fn worst(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option<Condition> {
+fn worst(key: &PortKey, past: &LineHistory, line: Line, limit: f64, now: BootTime) -> Option<Condition> {
     let reasons = [lost, raw_errors, nearly_lost, uneven];
-    let condition = reasons.into_iter().find_map(|reason| reason(key, past, line, now))?;
+    let condition = reasons.into_iter().find_map(|reason| reason(key, past, line, limit, now))?;
     let last = past.last(now);
     let worst_lane = last.and_then(|minute| minute.worst_lane);
     Some(
@@ -61,9 +64,10 @@ fn worst(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option
     )
 }
 
-/// What is allowed before correction.
-fn raw_limit(line: Line) -> f64 {
-    if line.is_pam4() { RAW_OPTICAL } else { RAW_COPPER }
+/// The share of bits that may be wrong before correction.
+pub fn raw_limit(line: Line, technology: Option<CableTechnology>) -> f64 {
+    let is_copper = technology == Some(CableTechnology::PassiveCopper);
+    if line.is_pam4() && !is_copper { RAW_OPTICAL } else { RAW_COPPER }
 }
 
 fn condition(key: &PortKey, severity: Severity, reason: FindingReason, summary: String) -> Condition {
@@ -71,7 +75,7 @@ fn condition(key: &PortKey, severity: Severity, reason: FindingReason, summary: 
     Condition::new(Check::LinkQuality, subject, severity, reason, summary).clear_after(ERRORS_CLEAR)
 }
 
-fn lost(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option<Condition> {
+fn lost(key: &PortKey, past: &LineHistory, line: Line, limit: f64, now: BootTime) -> Option<Condition> {
     let losses = past.losses(now, LOSS_WINDOW + MINUTE, Duration::ZERO)?;
     let long_enough = losses.seconds >= 2.0 * MINUTE.as_secs_f64();
     if losses.count < LOST || !long_enough {
@@ -88,7 +92,7 @@ fn lost(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option<
     let raw = past.within(now, LOSS_WINDOW + MINUTE, Duration::ZERO).filter_map(|minute| minute.raw).reduce(f64::max);
     let what = if line.code.is_some() { "codewords" } else { "symbols" };
     let (at, advice) = match raw {
-        Some(raw) if raw >= raw_limit(line) => (
+        Some(raw) if raw >= limit => (
             format!(" at a raw error ratio of {raw:.0e}: the signal is weak"),
             "Clean both ends, then change cable or modules",
         ),
@@ -103,8 +107,7 @@ fn lost(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option<
     Some(condition(key, severity, FindingReason::CodewordsLost, summary).clear_after(LOSS_CLEAR))
 }
 
-fn raw_errors(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option<Condition> {
-    let limit = raw_limit(line);
+fn raw_errors(key: &PortKey, past: &LineHistory, line: Line, limit: f64, now: BootTime) -> Option<Condition> {
     let worst = |window: u32| {
         let minutes = past.within(now, 10 * MINUTE * (window + 1), 10 * MINUTE * window);
         minutes.filter_map(|minute| minute.raw).reduce(f64::max)
@@ -127,7 +130,7 @@ fn raw_errors(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> O
     Some(condition(key, Severity::Warning, FindingReason::RawErrors, summary))
 }
 
-fn nearly_lost(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> Option<Condition> {
+fn nearly_lost(key: &PortKey, past: &LineHistory, line: Line, _: f64, now: BootTime) -> Option<Condition> {
     let code = line.code?;
     let windows = (0..5u32).filter(|&window| {
         let mut minutes = past.within(now, 2 * MINUTE * (window + 1), 2 * MINUTE * window);
@@ -143,7 +146,7 @@ fn nearly_lost(key: &PortKey, past: &LineHistory, line: Line, now: BootTime) -> 
     Some(condition(key, Severity::Warning, FindingReason::FecMargin, summary))
 }
 
-fn uneven(key: &PortKey, past: &LineHistory, _: Line, now: BootTime) -> Option<Condition> {
+fn uneven(key: &PortKey, past: &LineHistory, _: Line, _: f64, now: BootTime) -> Option<Condition> {
     let worst = past.last(now)?.worst_lane?;
     if worst.raw < UNEVEN_LEAST || worst.raw < worst.others * UNEVEN {
         return None;

@@ -1,9 +1,10 @@
 //! Why a port has no link, and what to do first: what its driver says, once it says the same thing again and again.
 
 use super::View;
+use crate::model::firmware_link::FirmwareReport;
 use crate::model::line::LastCause;
 use crate::model::link::{LinkCause, NetdevLink};
-use crate::model::rdma::{LinkLayer, Port};
+use crate::model::rdma::{LinkLayer, Port, RdmaDevice};
 use crate::model::reason::FindingReason;
 
 /// What a driver says of a link that is down.
@@ -18,19 +19,36 @@ pub(super) struct DownCause {
 }
 
 /// What the driver says of a port's link, if it was asked.
-pub(super) fn down_cause(view: &View<'_>, port: &Port) -> Option<DownCause> {
-    let netdev = port.netdev.as_deref().filter(|_| port.link_layer == Some(LinkLayer::Ethernet))?;
-    let link = view.snapshot.all::<NetdevLink>().find(|link| *link.netdev == *netdev)?;
+pub(super) fn down_cause(view: &View<'_>, device: &RdmaDevice, port: &Port) -> Option<DownCause> {
+    let netdev = port.netdev.as_deref().filter(|_| port.link_layer == Some(LinkLayer::Ethernet));
+    let link = view.snapshot.all::<NetdevLink>().find(|link| netdev == Some(&*link.netdev));
+    let Some(link) = link.filter(|link| link.cause.is_some()) else {
+        return from_firmware(view, device, port).or_else(|| Some(silent(link?, view.instant)));
+    };
     if !link.is_steady() && !view.instant {
         return Some(DownCause { cause: link.cause, reason: None, text: None });
     }
-    let Some(cause) = link.cause else {
-        let text = "no carrier, and the driver gives no reason. Check cable, module and the other end".to_owned();
-        return Some(DownCause { cause: None, reason: None, text: Some(text) });
-    };
+    let cause = link.cause?;
     let (reason, text) = meaning(cause);
     let text = text.replace("{}", &cause.to_string());
     Some(DownCause { cause: Some(cause), reason, text: Some(text) })
+}
+
+/// A driver that gave no reason, again and again.
+fn silent(link: &NetdevLink, instant: bool) -> DownCause {
+    let text = "no carrier, and the driver gives no reason. Check cable, module and the other end";
+    let text = (link.is_steady() || instant).then(|| text.to_owned());
+    DownCause { cause: None, reason: None, text }
+}
+
+/// What the card's firmware says of a link that is down, where an administrator lets it be read.
+fn from_firmware(view: &View<'_>, device: &RdmaDevice, port: &Port) -> Option<DownCause> {
+    let first = device.ports.first().is_some_and(|first| first.number == port.number);
+    let report = view.snapshot.all::<FirmwareReport>().find(|report| first && report.device == device.name)?;
+    let cause = report.link.cause()?;
+    let (reason, text) = meaning(cause);
+    let said = report.link.recommendation.as_deref().map_or_else(|| cause.to_string(), str::to_owned);
+    Some(DownCause { cause: Some(cause), reason, text: Some(text.replace("{}", &said)) })
 }
 
 /// What the driver said while the port last was down, within the last hour.
@@ -45,7 +63,7 @@ pub(super) const fn suspect(cause: LinkCause) -> Option<FindingReason> {
 }
 
 /// The reason, and a sentence with the first thing to do; `{}` stands for the driver's words.
-const fn meaning(cause: LinkCause) -> (Option<FindingReason>, &'static str) {
+pub(super) const fn meaning(cause: LinkCause) -> (Option<FindingReason>, &'static str) {
     use FindingReason::{
         CableFault, CableUnsupported, ModuleFault, ModuleHot, ModulePower, NoCable, NoPartner, SettingsDiffer,
         SignalBad, TrainingFailed,

@@ -14,6 +14,9 @@ pub mod kmsg;
 pub mod limits;
 pub mod link_quality;
 mod links;
+mod module_messages;
+pub mod modules;
+pub mod pasted;
 pub mod pcie;
 pub mod port_down;
 pub mod port_errors;
@@ -65,6 +68,8 @@ pub const RULES: &[Rule] = &[
     ports::flapping,
     port_errors::errors,
     link_quality::quality,
+    modules::fault,
+    modules::light,
     ports::saturated,
     temperature::hot,
     pcie::links,

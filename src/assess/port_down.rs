@@ -44,7 +44,7 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
         let waits = matches!(state, PortState::Init | PortState::Armed);
         let (reason, summary) = match dark {
             Some(netdev) => describe_dark(&key, state, netdev, &expected_text(port, expected)),
-            None => describe_down(view, port, &key, state, expected),
+            None => describe_down(view, device, port, &key, state, expected),
         };
         let hold = if waits { SUBNET_MANAGER_HOLD } else { PORT_DOWN_HOLD };
         verdicts.found(
@@ -53,7 +53,10 @@ pub fn down(view: &View<'_>, verdicts: &mut Verdicts) {
                 .with_evidence("state", Some(state.as_str()))
                 .with_evidence("physical_state", port.physical_state.value().map(PhysicalState::as_str))
                 .with_evidence("expected_by", Some(expected.as_str()))
-                .with_evidence("link_cause", down_cause(view, port).and_then(|down| Some(down.cause?.to_string())))
+                .with_evidence(
+                    "link_cause",
+                    down_cause(view, device, port).and_then(|down| Some(down.cause?.to_string())),
+                )
                 .hold(hold),
         );
     }
@@ -154,6 +157,7 @@ fn describe_vf_down(pf: &Pf, vf: u32, config: &VfConfig, port: &Port) -> Option<
 
 fn describe_down(
     view: &View<'_>,
+    device: &RdmaDevice,
     port: &Port,
     key: &PortKey,
     state: PortState,
@@ -177,7 +181,7 @@ fn describe_down(
         return (FindingReason::NoSubnetManager, format!("{key} is {word}: {text} ({why})."));
     }
     let physical = port.physical_state.value();
-    if let Some(DownCause { reason, text: Some(text), .. }) = down_cause(view, port) {
+    if let Some(DownCause { reason, text: Some(text), .. }) = down_cause(view, device, port) {
         return (reason.unwrap_or(FindingReason::NoCarrier), format!("{key} is {word}: {text} ({why})."));
     }
     if port.link_layer == Some(LinkLayer::Ethernet) {

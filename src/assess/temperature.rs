@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::View;
-use super::limits::{HOT_HOLD, HOT_MARGIN};
+use super::limits::{HOT_HOLD, HOT_MARGIN, MODULE_HOT};
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::health::NicTemperature;
 use crate::model::ids::PciAddress;
+use crate::model::module::Module;
 use crate::model::reason::FindingReason;
 use crate::model::units::Celsius;
 
@@ -34,6 +35,35 @@ pub fn hot(view: &View<'_>, verdicts: &mut Verdicts) {
             }
         }
     }
+    for module in view.snapshot.all::<Module>() {
+        without_limits(view, module, verdicts);
+    }
+}
+
+/// A module that says how hot it is, and not how hot it may get.
+fn without_limits(view: &View<'_>, module: &Module, verdicts: &mut Verdicts) {
+    let temperature = module.values.as_ref().and_then(|values| values.temperature);
+    let Some(temperature) = temperature.filter(|_| module.limits.temperature.is_none()) else { return };
+    if temperature.0 <= MODULE_HOT {
+        return;
+    }
+    let address = module.pci_address;
+    let known = |found: &Condition| found.check == Check::NicHot && found.subject == Subject::Pci(address);
+    if verdicts.conditions.iter().any(known) {
+        return;
+    }
+    let device = view.snapshot.devices().find(|device| device.identity.pci_address == Some(address));
+    let summary = format!(
+        "the module of {} ({address}) is at {temperature} and names no limit; above {MODULE_HOT} °C is hot: check airflow and \
+         fans.",
+        module.netdev
+    );
+    verdicts.found(
+        Condition::new(Check::NicHot, Subject::Pci(address), Severity::Warning, FindingReason::Module, summary)
+            .device(device.map(|device| device.name.clone()))
+            .with_evidence("module_temperature_celsius", Some(temperature.0))
+            .hold(HOT_HOLD),
+    );
 }
 
 /// A sensor that is near or over its limit.
@@ -95,7 +125,9 @@ mod tests {
 
     use super::*;
     use crate::assess::testing::seen;
+    use crate::model::module::{CableTechnology, ModuleForm, ModuleIdentity, ModuleLimits, ModuleValues};
     use crate::model::snapshot::Fact;
+    use crate::model::time::BootTime;
 
     fn sensor(address: &str, label: &str, value: f64, critical: Option<f64>) -> Fact {
         Arc::new(NicTemperature {
@@ -138,5 +170,43 @@ mod tests {
         assert!(
             verdicts.conditions[0].summary.contains("its chip (asic) is at 110 °C, its limit is 105 °C: check fans")
         );
+    }
+
+    /// A module without limits of its own.
+    fn module(address: &str, netdev: &str, degrees: f64) -> Fact {
+        let identity = ModuleIdentity {
+            form: ModuleForm::Osfp,
+            technology: CableTechnology::Optical,
+            vendor: None,
+            part_number: None,
+            serial_number: None,
+            revision: None,
+            firmware_version: None,
+            length: None,
+        };
+        let values =
+            ModuleValues { state: None, temperature: Some(Celsius(degrees)), voltage: None, lanes: Vec::new() };
+        Arc::new(Module {
+            netdev: Arc::from(netdev),
+            pci_address: address.parse().unwrap(),
+            identity: Arc::new(identity),
+            limits: ModuleLimits::default(),
+            values: Some(values),
+            at: BootTime(0),
+        })
+    }
+
+    #[test]
+    fn a_hot_module_without_limits_adds_nothing_to_what_the_sensors_of_its_function_say() {
+        let found = |facts| -> Vec<(String, Severity)> {
+            let conditions = judged(facts).conditions;
+            conditions.into_iter().map(|found| (found.subject.to_string(), found.severity)).collect()
+        };
+        let address = "0000:81:00.0";
+        assert_eq!(found(vec![module(address, "eth2", 70.0)]), []);
+        let warned = (address.to_owned(), Severity::Warning);
+        assert_eq!(found(vec![module(address, "eth2", 71.0), module(address, "eth3", 90.0)]), [warned]);
+        let sensed = vec![module(address, "eth2", 71.0), sensor(address, "asic", 110.0, Some(105.0))];
+        assert_eq!(found(sensed), [(address.to_owned(), Severity::Critical)]);
     }
 }

@@ -123,6 +123,7 @@ fn render(args: &AuditArgs, fleet: &Fleet, exceeded: &[String]) -> anyhow::Resul
         AuditTable::Fixes => Table::Fixes,
         AuditTable::Firmware => Table::Firmware,
         AuditTable::Excluded => Table::Excluded,
+        AuditTable::Cables => Table::Cables,
     };
     Ok(match args.format {
         AuditFormat::Text => text::report(fleet),

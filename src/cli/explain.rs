@@ -3,8 +3,9 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::args::ExplainArgs;
+use super::args::explain::ExplainArgs;
 use super::error::CliError;
+use super::explain_read;
 use super::one_shot::read_once;
 use super::output::{print, print_styled, style, writes_unicode};
 use super::selection::{Selection, select};
@@ -23,6 +24,9 @@ const LIMIT: Duration = Duration::from_secs(10);
 /// # Errors
 /// There is no such device or port, or the host cannot be looked at.
 pub fn run(settings: &Settings, args: &ExplainArgs) -> Result<ExitCode, CliError> {
+    if !args.read.is_empty() {
+        return explain_read::run(&args.read);
+    }
     let began = Some(SystemClock.now().tick);
     let report = read_once(settings, Duration::ZERO, LIMIT)?;
     if let Some(node) = args.device.as_deref().and_then(numa_node) {

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::families::{agent, device, findings, function, gpu, host, netdev, pcie, port, probe, rdma_cgroup, vf};
+use super::families::{
+    agent, device, findings, function, gpu, host, module, netdev, pcie, port, probe, rdma_cgroup, vf,
+};
 use super::family::Family;
 
 /// A section of the catalogue.
@@ -24,6 +26,7 @@ pub const FAMILIES: &[Section] = &[
     Section { title: "SR-IOV", families: vf::FAMILIES },
     Section { title: "RDMA by pod and job", families: rdma_cgroup::FAMILIES },
     Section { title: "Ethernet ports", families: netdev::FAMILIES },
+    Section { title: "Modules", families: module::FAMILIES },
     Section { title: "Interrupts", families: function::INTERRUPTS },
     Section { title: "Kernel messages", families: host::KERNEL_LOG },
     Section { title: "Health of cards", families: function::HEALTH },

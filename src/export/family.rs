@@ -70,7 +70,18 @@ pub struct Family {
 }
 
 /// Units a name may end in, longer ones first.
-const UNITS: &[&str] = &["transfers_per_second", "bytes_per_second", "seconds", "bytes", "lanes", "ticks", "celsius"];
+const UNITS: &[&str] = &[
+    "transfers_per_second",
+    "bytes_per_second",
+    "seconds",
+    "bytes",
+    "lanes",
+    "ticks",
+    "celsius",
+    "volts",
+    "watts",
+    "amperes",
+];
 
 impl Family {
     /// The name without the suffix of its type.

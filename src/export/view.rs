@@ -131,6 +131,12 @@ fn cause_of(report: &HostReport, index: usize) -> Option<usize> {
             of_link(link, &[Check::PcieOffBus, Check::PcieDegraded, Check::PcieLimitedBySlot, Check::PcieDrifted])
         }
         (Check::PcieDrifted, Subject::Pci(link)) => of_link(*link, &[Check::PcieOffBus, Check::PcieDegraded]),
+        (check @ (Check::PortFlapping | Check::PortErrors | Check::LinkQuality), port @ Subject::Port(_)) => {
+            let causes = [Check::PortDown, Check::LinkQuality];
+            let is_cause = |f: &Finding, cause: Check| f.condition.check == cause && f.condition.subject == *port;
+            let position = |cause: Check| report.findings.iter().position(|finding| is_cause(finding, cause));
+            causes.into_iter().take_while(|cause| *cause != check).find_map(position)
+        }
         (Check::DeviceMissing, _) => of_link(condition.pci_address?, &[Check::PcieOffBus]),
         _ => None,
     }
@@ -142,6 +148,9 @@ pub(super) fn effect(condition: &Condition) -> String {
     match (condition.check, rate("path_bandwidth_bytes_per_second"), rate("port_rate_bytes_per_second")) {
         (Check::PcieBelowPortRate, Some(path), Some(port)) if path.0 < port.0 => format!("limited to {path} of {port}"),
         (Check::PcieBelowPortRate, Some(path), _) => format!("shares {path} with other active ports"),
+        (Check::PortFlapping, ..) => "it lost its link and got it back, too".to_owned(),
+        (Check::PortErrors, ..) => "its error counters rise, too".to_owned(),
+        (Check::LinkQuality, ..) => "it had too many errors before".to_owned(),
         (Check::PcieDrifted, ..) => format!("below the {}", condition.reason),
         _ => {
             let end = condition.summary.find([';', ':']).unwrap_or(condition.summary.len());

@@ -5,11 +5,12 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use tokio::task::JoinSet;
 
+use super::cables::worst_cables;
 use super::client::{Labels, Series};
 use super::client::{PrometheusClient, PrometheusError};
 use super::facts::{HostFacts, HostId};
 use super::host::{HostCapacityReport, compute_capacity, fingerprint};
-use super::query::{DEVICE_LABELS, Scope};
+use super::query::{DEVICE_LABELS, LINE_RATIOS, Scope};
 use super::tally::Fleet;
 
 /// What is asked.
@@ -107,6 +108,9 @@ pub async fn audit_each(
         progress(done, all);
     }
     fleet.finish(plan.top);
+    let [raw, lost] = LINE_RATIOS.map(|ratio| plan.scope.cables(ratio));
+    let (raw, lost) = (client.query(&raw, Some(time)).await?, client.query(&lost, Some(time)).await?);
+    fleet.cables = worst_cables(&raw, &lost, &plan.scope.identity, plan.top);
     Ok(fleet)
 }
 

@@ -40,6 +40,9 @@ const INFO_LABELS: &[&str] = &[
     "limiting_pci_address",
 ];
 
+/// Errors of a line before correction, and data lost after it, by interface.
+pub const LINE_RATIOS: [&str; 2] = ["lanewatch_netdev_raw_bit_error_ratio", "lanewatch_netdev_lost_codeword_ratio"];
+
 /// Checks whose findings matter.
 const CHECKS: &str = "port_down|device_missing|pcie_below_port_rate";
 
@@ -118,6 +121,15 @@ impl Scope {
         let (each, all) = (self.labels(&["pf", "vf", "holder_kind"]), self.labels(&["pf", "holder_kind"]));
         let selector = self.selector(&[these(instances)]);
         format!("count by ({all}) (max by ({each}) (lanewatch_vf_holder_info{{{selector}}}))")
+    }
+
+    /// A ratio of errors at both ends of every cable that joins two ports of these hosts: its serial number is read twice.
+    pub fn cables(&self, ratio: &str) -> String {
+        const CABLE: &str = "vendor,part_number,serial_number";
+        let (end, selector) = (self.labels(&["netdev"]), self.selector(&["serial_number!=\"\"".to_owned()]));
+        let modules = format!("max by ({end},{CABLE}) (lanewatch_module_info{{{selector}}})");
+        let ratio = format!("max by ({end}) ({ratio}{{{}}})", self.selector(&[]));
+        format!("{modules} * on ({end}) group_left () {ratio} and on ({CABLE}) count by ({CABLE}) ({modules}) == 2")
     }
 
     /// The last rate of every wire of these hosts within a time such as `7d`.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::cables::Cable;
 use super::facts::HostId;
 use super::host::{HostCapacityReport, Model, Repair, Sums};
 use crate::model::units::{BytesPerSecond, total};
@@ -88,6 +89,8 @@ pub struct Fleet {
     pub fixes: Vec<Repair>,
     /// How many fixes there are, and what all of them give back.
     pub all_fixes: (u64, BytesPerSecond),
+    /// The worst cables between two hosts, those that lose data first.
+    pub cables: Vec<Cable>,
     /// Hosts that cannot be scraped.
     pub unreachable: ExcludedHosts,
     /// Hosts whose agent no longer looks.

@@ -50,6 +50,11 @@ impl CollectorHarness {
         harness
     }
 
+    /// Puts the socket of the module reader there.
+    pub(crate) fn set_module_reader(&mut self, socket: PathBuf) {
+        self.host.roots.module_reader = socket;
+    }
+
     /// Gives the host a route netlink connection; readers are opened again.
     pub(crate) fn set_route(&mut self, route: NetlinkConnector) {
         self.host.route = Some(route);

@@ -104,6 +104,10 @@ pub struct Roots {
     pub kubelet_socket: Option<PathBuf>,
     /// `/etc/pve`: Proxmox VE's configuration.
     pub proxmox: PathBuf,
+    /// The socket of `lanewatch-module-reader`.
+    pub module_reader: PathBuf,
+    /// Where a timer writes what `mstlink` prints.
+    pub mstlink: PathBuf,
     /// Where an out-of-tree stack has its queue pair maps, and their layout; `None` if it has none.
     pub qid_map: Option<Arc<QidMapLayout>>,
 }
@@ -119,6 +123,8 @@ impl Roots {
             container_logs: root.join("var/log/containers"),
             kubelet_socket: None,
             proxmox: root.join("etc/pve"),
+            module_reader: root.join("run/lanewatch-module-reader.sock"),
+            mstlink: root.join("run/lanewatch-mstlink"),
             qid_map: None,
         }
     }

@@ -14,6 +14,7 @@ pub mod environment;
 pub mod ethtool;
 pub mod example;
 pub mod file;
+pub mod firmware;
 pub mod fs;
 pub mod function;
 pub mod gids;
@@ -25,10 +26,13 @@ pub mod irq;
 pub mod kmsg;
 pub mod machine;
 pub mod memory;
+pub mod module;
+pub mod mstlink;
 pub mod net;
 pub mod netlink;
 pub mod netsetup;
 pub mod numa;
+pub mod pasted;
 pub mod pci;
 pub mod pci_tree;
 pub mod pods;
@@ -48,7 +52,7 @@ pub use collector::{Collector, Depth, DeviceReader, Discovered, ReadContext, Spe
 pub use io::{Host, HostIo};
 
 /// Collectors that are off by default: their reads cost hardware time, or need configuration first.
-pub const ON_DEMAND: &[&str] = &[rdma::QUEUE_PAIRS.name, qid_map::SPEC.name];
+pub const ON_DEMAND: &[&str] = &[rdma::QUEUE_PAIRS.name, qid_map::SPEC.name, module::SPEC.name, firmware::SPEC.name];
 
 /// Finds directories below a host root.
 pub type Directories = fn(&io::Roots) -> Vec<PathBuf>;
@@ -75,6 +79,8 @@ pub const COLLECTORS: &[Spec] = &[
     netsetup::SPEC,
     devlink::SPEC,
     temperature::SPEC,
+    module::SPEC,
+    firmware::SPEC,
     gids::SPEC,
     irq::SPEC,
     kmsg::SPEC,

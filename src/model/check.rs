@@ -127,6 +127,10 @@ checks! {
     PortErrors = "port_errors",
     /// A port's link loses data, or is close to it: errors before and after correction (FEC).
     LinkQuality = "link_quality",
+    /// A module reports a fault, or is beyond its own temperature limits.
+    ModuleFault = "module_fault",
+    /// A lane of a module receives or sends too little light.
+    ModuleLight = "module_light",
     /// Counters of a port reached their maximum and no longer count.
     PortCounterSaturated = "port_counter_saturated",
     /// A sensor of a card is near or above its limit.

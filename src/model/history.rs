@@ -16,6 +16,9 @@ use super::time::BootTime;
 use super::units::{BytesPerSecond, Lanes, TransfersPerSecond, total};
 use super::vfmap::VfMap;
 
+/// The time for which flaps are shown.
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
 /// Longest time whose increases are kept as one.
 const LONGEST_STEP: Duration = Duration::from_secs(60);
 
@@ -239,6 +242,13 @@ impl History {
     /// The traffic of each port over the last interval.
     pub fn traffic(&self) -> BTreeMap<PortKey, BytesPerSecond> {
         self.ports.iter().filter_map(|(key, past)| Some((key.clone(), past.traffic?))).collect()
+    }
+
+    /// Flaps of each port in the last day.
+    pub fn flaps(&self, now: BootTime) -> BTreeMap<PortKey, usize> {
+        let count = |past: &PortHistory| past.flaps.iter().filter(|at| now.since(**at) <= DAY).count();
+        let counts = self.ports.iter().map(|(key, past)| (key.clone(), count(past)));
+        counts.filter(|(_, count)| *count > 0).collect()
     }
 
     /// How the line of each interface does now.

@@ -269,6 +269,14 @@ label_enum! {
         FecMargin = "fec_margin",
         /// One lane is much worse than the others.
         LaneUneven = "lane_uneven",
+        /// The module says that it has a fault.
+        StateFault = "state_fault",
+        /// A value is beyond the module's own limits.
+        Limits = "limits",
+        /// A lane receives too little light.
+        ReceiveLow = "receive_low",
+        /// A lane sends too little light.
+        TransmitLow = "transmit_low",
         /// A sensor of the card's chip.
         Asic = "asic",
         /// A sensor of the card's module.

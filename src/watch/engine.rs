@@ -235,6 +235,7 @@ impl Engine {
             vf_map: self.history.vf_map.clone(),
             link_changes: self.history.functions.iter().map(|(address, past)| (*address, past.changes)).collect(),
             irqs: irq::summaries(&snapshot, &self.history),
+            flaps: self.history.flaps(now.tick),
             lines: self.history.line_summaries(now.tick),
             probes: Arc::clone(&self.probes),
             traffic: self.history.traffic(),

@@ -13,7 +13,7 @@ use crate::model::units::times;
 const MOST_FLAPS: usize = 256;
 
 /// How long a flap is kept.
-const REMEMBERED: Duration = Duration::from_secs(12 * 3600);
+const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// Whether links were lost while the agent ran, or before it started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

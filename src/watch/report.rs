@@ -55,6 +55,8 @@ pub struct HostReport {
     pub vf_map: VfMap,
     /// A summary of each function's interrupts.
     pub irqs: BTreeMap<PciAddress, IrqSummary>,
+    /// How often ports lost their links in the last day; those that did not are absent.
+    pub flaps: BTreeMap<PortKey, usize>,
     /// How the line of each interface does.
     pub lines: BTreeMap<Arc<str>, LineSummary>,
     /// What probes measured.

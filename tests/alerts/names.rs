@@ -62,7 +62,8 @@ fn what_is_recorded_is_named_by_level_metric_and_operation() {
     for record in file.rules().filter_map(|rule| rule.record.as_deref()) {
         assert!(seen.insert(record), "{record} stands twice");
         let [level, metric, operation] = record.split(':').collect::<Vec<_>>()[..] else { panic!("{record}") };
-        assert!(["instance_device_port", "instance", "rack", "site", "board"].contains(&level), "{record}");
+        let levels = ["instance_device_port", "instance_netdev", "instance", "rack", "site", "board"];
+        assert!(levels.contains(&level), "{record}");
         assert!(metric.starts_with("lanewatch_") && !metric.ends_with("_total"), "{record}");
         assert!(OPERATIONS.contains(&operation), "{record}");
     }

@@ -3,18 +3,21 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use lanewatch::export::catalogue::families;
-use lanewatch::fleet::query::Scope;
+use lanewatch::fleet::query::{LINE_RATIOS, Scope};
 
 use crate::common::exposition::parse;
 use crate::common::fleet::{AUDITED, name};
 use crate::common::promql;
 use crate::simulated::fleet;
 
+fn scope() -> Scope {
+    let labels = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+    Scope { matchers: String::new(), identity: labels(&["job", "instance"]), by: labels(&["site", "rack"]) }
+}
+
 #[test]
 fn every_query_asks_for_series_and_labels_that_agents_serve() {
-    let labels = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
-    let scope =
-        Scope { matchers: String::new(), identity: labels(&["job", "instance"]), by: labels(&["site", "rack"]) };
+    let scope = scope();
     let instances = ["a.example:10015", "b"];
     let queries = [
         scope.jobs(),
@@ -25,10 +28,19 @@ fn every_query_asks_for_series_and_labels_that_agents_serve() {
         scope.holders(&instances),
         scope.past_rates(&instances, "7d"),
     ];
+    let expected: BTreeSet<String> = AUDITED.iter().map(|name| (*name).to_owned()).collect();
+    assert_eq!(asked(&queries), expected, "what a large fleet is written with");
+    // Modules are read on few hosts.
+    let names = LINE_RATIOS.into_iter().chain(["lanewatch_module_info"]);
+    assert_eq!(asked(&LINE_RATIOS.map(|ratio| scope.cables(ratio))), names.map(str::to_owned).collect());
+}
+
+/// The families that are asked for, with labels that they have.
+fn asked(queries: &[String]) -> BTreeSet<String> {
     let catalogue: BTreeMap<&str, &[&str]> = families().map(|family| (family.name, family.labels)).collect();
     let mut asked = BTreeSet::new();
     for query in queries {
-        let found = promql::parse(&query).unwrap_or_else(|error| panic!("{query}: {error}"));
+        let found = promql::parse(query).unwrap_or_else(|error| panic!("{query}: {error}"));
         let mut labels: BTreeSet<&str> = promql::TARGET_LABELS.into_iter().chain(["__name__"]).collect();
         for selector in &found.selectors {
             let of_names = selector.matchers.iter().filter(|matcher| matcher.label == "__name__");
@@ -44,7 +56,7 @@ fn every_query_asks_for_series_and_labels_that_agents_serve() {
             assert!(labels.contains(&**label), "none of its series has {label}: {query}");
         }
     }
-    assert_eq!(asked, AUDITED.iter().map(|name| (*name).to_owned()).collect(), "what a large fleet is written with");
+    asked
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
+mod cables;
 mod catalogue;
 #[path = "../common/mod.rs"]
 mod common;

@@ -125,7 +125,8 @@ pub fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
     out
 }
 
-fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+/// The attributes of a message, without their flags.
+pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
     let mut out = Vec::new();
     while bytes.len() >= 4 {
         let length = usize::from(u16::from_ne_bytes([bytes[0], bytes[1]]));

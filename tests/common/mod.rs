@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
 
 pub mod archive;
+pub mod cage;
 pub mod certs;
 pub mod cost;
 pub mod ethtool;

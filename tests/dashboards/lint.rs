@@ -10,10 +10,13 @@ use crate::common::promql;
 use crate::shipped;
 
 /// Units of Grafana that the dashboards use; the picture of what is no unit is a wrong number.
-const UNITS: [&str; 12] = [
+const UNITS: [&str; 15] = [
     "none",
     "short",
+    "celsius",
     "percentunit",
+    "sci",
+    "watt",
     "bps",
     "bytes",
     "pps",

@@ -77,12 +77,14 @@ const FINDING: &[&str] = &["lanewatch_finding", "lanewatch_pending_finding"];
 const SUBJECTS: &[&str] = &["lanewatch_check_subjects"];
 const AER: &[&str] = &["lanewatch_pcie_aer_events_total", "lanewatch_pcie_aer_errors_total"];
 
-const PORT_CHECKS: [&str; 8] = [
+const PORT_CHECKS: [&str; 10] = [
     "port_down",
     "port_rate_low",
     "port_flapping",
     "port_errors",
     "link_quality",
+    "module_fault",
+    "module_light",
     "port_counter_saturated",
     "pcie_below_port_rate",
     "roce_lossy",

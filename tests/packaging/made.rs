@@ -74,7 +74,8 @@ fn both_packages_hold_the_same_files_and_nobody_but_root_may_write_them() {
     let listed = succeed(Command::new(rpm).args(["-qplv"]).arg(&made.rpm));
     let rpm = files(&listed, |line| line.get(last(line)?..));
     for (mode, path) in deb.iter().chain(&rpm) {
-        let program = path == "usr/bin/lanewatch" || path.ends_with("/slurm-health.sh");
+        let scripts = ["/slurm-health.sh", "/lanewatch-mstlink"];
+        let program = path == "usr/bin/lanewatch" || scripts.iter().any(|script| path.ends_with(script));
         assert_eq!(mode, if program { "-rwxr-xr-x" } else { "-rw-r--r--" }, "{path}");
     }
     for line in listed.lines() {

@@ -75,6 +75,21 @@ fn systemd_understands_every_line() {
 }
 
 #[test]
+fn the_module_reader_has_one_capability_and_no_arguments() {
+    let text = fs::read_to_string(root().join("packaging/systemd/links/lanewatch-module-reader.service")).unwrap();
+    for line in [
+        "ExecStart=@/usr/bin/lanewatch lanewatch-module-reader\n",
+        "CapabilityBoundingSet=CAP_NET_ADMIN\n",
+        "AmbientCapabilities=CAP_NET_ADMIN\n",
+        "DynamicUser=yes\n",
+        "RestrictAddressFamilies=AF_NETLINK AF_UNIX\n",
+    ] {
+        assert!(text.contains(line), "{line}");
+    }
+    assert!(!text.contains("[Install]"), "its socket starts it, and an administrator enables that");
+}
+
+#[test]
 fn each_drop_in_says_what_it_gains_and_the_readme_names_it() {
     let readme = fs::read_to_string(root().join("packaging/systemd/README.md")).unwrap();
     for (name, _) in DROP_INS {

@@ -9,7 +9,9 @@ use lanewatch::host::Host;
 use lanewatch::host::collector::{Filter, Setup};
 use lanewatch::model::check::{Check, Severity};
 use lanewatch::watch::HostReport;
+use lanewatch::watch::clock::Clock as _;
 
+use super::common::cage::{Cage, optic, put, receive};
 use super::common::ethtool::{Drivers, Fec, Interface};
 use super::common::exposition::{Sample, parse};
 use super::common::faulty::Faulty;
@@ -29,16 +31,27 @@ struct Line {
 
 impl Line {
     fn new(rate: &'static str) -> Self {
+        Self::with(rate, None)
+    }
+
+    /// With a module that is read.
+    fn with(rate: &'static str, cage: Option<&Cage>) -> Self {
         let mut tree = HostTree::new(1);
         tree.cards[0] = Card { layer: Layer::Ethernet, rate, ..Card::default() };
         let (io, devices) = of(&tree);
         io.memory.set("/proc/uptime", "7205.00 1.00\n");
         let drivers = Drivers::default();
-        let host = Host { ethtool: Some(drivers.access()), ..io.host() };
+        let mut host = Host { ethtool: Some(drivers.access()), ..io.host() };
+        if let Some(cage) = cage {
+            host.roots.module_reader = cage.socket();
+        }
         let hand = Hand::with(&Setup { host, filter: Filter::default() }, None, 2 * HOUR);
         let device = devices[0].clone();
         let report = Arc::clone(&Hand::new(&io, None, 2 * HOUR).pass());
         let mut line = Self { io, device, drivers, hand, report, carrier_downs: 0 };
+        if let Some(cage) = cage {
+            cage.serve(&line.name(), &line.hand.clock);
+        }
         line.netdev("carrier_down_count", "0");
         line.driver(|interface| {
             interface.downs = Some(0);
@@ -411,6 +424,12 @@ fn a_port_has_at_most_25_more_series() {
         }
     }
     line.wait(2 * MINUTE);
+    let series = line_series(&line);
+    assert!((20..=25).contains(&series), "{series}");
+}
+
+/// Series of a port's line, without its module.
+fn line_series(line: &Line) -> usize {
     let new = [
         "lanewatch_netdev_carrier_downs_total",
         "lanewatch_netdev_link_cause_info",
@@ -422,6 +441,217 @@ fn a_port_has_at_most_25_more_series() {
         "lanewatch_nic_temperature_celsius",
         "lanewatch_nic_temperature_critical_celsius",
     ];
-    let series: usize = new.iter().map(|name| line.samples(name).len()).sum();
-    assert!((20..=25).contains(&series), "{series}");
+    new.iter().map(|name| line.samples(name).len()).sum()
+}
+
+/// What mstlink says of a port: state, reason, temperature, serial number of the module.
+fn firmware(line: &Line, state: &str, opcode: u32, degrees: u32, serial: &str) {
+    let document = format!(
+        r#"{{"result":{{"output":{{"Operational Info":{{"State":"{state}"}},"Troubleshooting Info":{{"Status Opcode":"{opcode}",
+        "Recommendation":"said by the firmware"}},"Module Info":{{"Identifier":"OSFP","Cable Technology":"1310 nm EML",
+        "Vendor Serial Number":"{serial}","Temperature [C]":"{degrees} [-5..75]",
+        "Rx Power Current [dBm]":"1.1,1.2,1.3,1.1 [-8.5..6]"}}}}}},"status":{{"code":0}}}}"#
+    );
+    line.io.memory.set("/run/lanewatch-mstlink/mlx5_0.json", document);
+}
+
+fn serial(line: &Line) -> Vec<String> {
+    let info = line.samples("lanewatch_module_info");
+    info.into_iter().map(|mut sample| sample.labels.remove("serial_number").unwrap()).collect()
+}
+
+#[test]
+fn a_module_that_gets_hot_is_a_fault_before_the_port_goes() {
+    let mut line = Line::new(RATE);
+    firmware(&line, "Active", 0, 55, "S1");
+    line.wait(10 * MINUTE);
+    assert_eq!(line.found(Check::ModuleFault), vec![]);
+    firmware(&line, "Active", 0, 78, "S1");
+    line.wait(4 * MINUTE);
+    assert_eq!(line.found(Check::ModuleFault), vec![], "not read twice yet");
+    line.wait(2 * MINUTE);
+    assert_eq!(line.found(Check::ModuleFault), [(Severity::Warning, "limits")]);
+    line.lose(None);
+    line.wait(MINUTE);
+    assert_eq!(line.found(Check::PortDown), [(Severity::Critical, "module_hot")]);
+    assert_eq!(line.found(Check::ModuleFault), vec![], "one finding, not two");
+}
+
+#[test]
+fn a_cable_that_is_unplugged_and_replaced() {
+    let mut line = Line::new(RATE);
+    firmware(&line, "Active", 0, 50, "S1");
+    line.wait(MINUTE);
+    assert_eq!(serial(&line), ["S1"]);
+    // The driver gives no reason; the firmware does, and the kernel logged something.
+    line.lose(None);
+    firmware(&line, "Polling", 1024, 50, "N/A");
+    line.wait(MINUTE);
+    assert_eq!(line.found(Check::PortDown), [(Severity::Critical, "no_cable")]);
+    assert_eq!(serial(&line), [""]);
+    line.regain();
+    firmware(&line, "Active", 0, 48, "S2");
+    line.wait(MINUTE);
+    assert_eq!((line.found(Check::PortDown), serial(&line)), (vec![], vec!["S2".to_owned()]));
+}
+
+#[test]
+fn what_the_kernel_logged_of_a_module_is_part_of_the_ports_finding() {
+    let mut line = Line::new(RATE);
+    let address = line.device.address.clone();
+    line.wait(MINUTE);
+    line.lose(None);
+    let text = "Port module event[error]: module 0, Cable error, Bus stuck (I2C or data shorted)";
+    let now: u64 = 2 * 3600 + 60;
+    line.io.memory.set(
+        "/kmsg",
+        format!(
+            "3,1,{},-;mlx5_core {address}: port_module_event:1131:(pid 0): {text}\n SUBSYSTEM=pci\n",
+            now * 1_000_000
+        ),
+    );
+    line.wait(2 * MINUTE);
+    assert_eq!(line.found(Check::PortDown), [(Severity::Critical, "module_fault")]);
+    let summary = line.summary(Check::PortDown);
+    assert!(summary.contains(text) && summary.contains("reseat it, then replace it"), "{summary}");
+    assert_eq!(line.found(Check::KernelMessage), vec![], "one finding, not two");
+    let messages = &found(&line.report, Check::PortDown)[0].condition.evidence["module_messages"];
+    assert_eq!(messages[0]["kind"], "module_fault");
+}
+
+/// Samples of modules.
+fn module_series(line: &Line) -> usize {
+    let mut text = String::new();
+    encode(Format::Text, &line.report, &Arc::default(), Process::default(), &mut text).unwrap();
+    parse(&text).unwrap().iter().filter(|sample| sample.name.starts_with("lanewatch_module_")).count()
+}
+
+#[test]
+fn a_module_costs_as_many_series_and_reads_as_the_documents_say() {
+    let cage = Cage::new();
+    cage.plug(Some(optic("S1", 8)));
+    let mut line = Line::with(RATE, Some(&cage));
+    line.wait(HOUR);
+    assert_eq!(cage.asked(), 8 + 12 * 3, "identity and limits once, then state, monitors and lanes");
+    let series = module_series(&line);
+    assert!(series <= 50, "{series} beside the 25 of a line");
+    assert_eq!(line.samples("lanewatch_module_receive_power_watts").len(), 8);
+    let bounds = [(6, 60..=61), (29, 240..=241)];
+    let before = bounds.clone().map(|(command, _)| line.drivers.asked(command));
+    line.wait(HOUR);
+    for ((command, bound), before) in bounds.into_iter().zip(before) {
+        let asked = line.drivers.asked(command) - before;
+        assert!(bound.contains(&asked), "{command}: {asked}");
+    }
+    // Down with a reason that stays, then without one.
+    for (cause, bound) in [(Some((4, None)), 200..=241), (None, 60..=70)] {
+        line.lose(cause);
+        let before = line.drivers.asked(6);
+        line.wait(HOUR);
+        let asked = line.drivers.asked(6) - before;
+        assert!(bound.contains(&asked), "{cause:?}: {asked}");
+        line.regain();
+        line.wait(MINUTE);
+    }
+}
+
+#[test]
+fn a_lane_without_light_is_found_by_the_modules_own_limits_and_ends() {
+    let cage = Cage::new();
+    cage.plug(Some(optic("S1", 4)));
+    let mut line = Line::with(RATE, Some(&cage));
+    line.wait(10 * MINUTE);
+    assert_eq!(line.found(Check::ModuleLight), vec![]);
+    let mut dark = optic("S1", 4);
+    receive(&mut dark, 2, 0);
+    cage.plug(Some(dark));
+    line.wait(6 * MINUTE);
+    assert_eq!(line.found(Check::ModuleLight), vec![], "not read twice yet");
+    line.wait(5 * MINUTE);
+    assert_eq!(line.found(Check::ModuleLight), [(Severity::Warning, "receive_low")]);
+    assert!(
+        line.summary(Check::ModuleLight).contains("lane 2 receives no light"),
+        "{}",
+        line.summary(Check::ModuleLight)
+    );
+    cage.plug(Some(optic("S1", 4)));
+    line.wait(6 * MINUTE);
+    assert_eq!(line.found(Check::ModuleLight), vec![]);
+}
+
+#[test]
+fn a_module_that_is_pulled_and_replaced_is_another_one() {
+    let cage = Cage::new();
+    cage.plug(Some(optic("S1", 4)));
+    let mut line = Line::with(RATE, Some(&cage));
+    line.wait(10 * MINUTE);
+    assert_eq!(serial(&line), ["S1"]);
+    cage.plug(None);
+    line.lose(Some((4, None)));
+    line.wait(20 * MINUTE);
+    assert_eq!((line.found(Check::PortDown), serial(&line)), (vec![(Severity::Critical, "no_cable")], vec![]));
+    cage.plug(Some(optic("S2", 4)));
+    line.regain();
+    line.wait(Duration::from_secs(30));
+    assert_eq!((line.found(Check::PortDown), serial(&line)), (vec![], vec!["S2".to_owned()]));
+}
+
+#[test]
+fn whatever_is_known_of_a_port_that_is_down_is_one_finding() {
+    let cage = Cage::new();
+    cage.plug(Some(optic("S1", 4)));
+    let mut line = Line::with(RATE, Some(&cage));
+    let address = line.device.address.clone();
+    line.wait(10 * MINUTE);
+    let mut broken = optic("S1", 4);
+    put(&mut broken, 0, 3, &[0x0a]);
+    put(&mut broken, 0, 14, &[80, 0]);
+    cage.plug(Some(broken));
+    line.lose(Some((10, Some(1))));
+    firmware(&line, "Polling", 1042, 80, "S1");
+    let text = "Port module event[error]: module 0, Cable error, High Temperature";
+    let now = (2 * 3600 + 605) * 1_000_000_u64;
+    line.io.memory.set(
+        "/kmsg",
+        format!("3,1,{now},-;mlx5_core {address}: port_module_event:1131:(pid 0): {text}\n SUBSYSTEM=pci\n"),
+    );
+    line.wait(12 * MINUTE);
+    assert_eq!(line.found(Check::PortDown), [(Severity::Critical, "module_fault")]);
+    let of_port = |check: &Check| !line.found(*check).is_empty();
+    let others =
+        [Check::ModuleFault, Check::ModuleLight, Check::LinkQuality, Check::KernelMessage, Check::PortFlapping];
+    assert_eq!(others.into_iter().filter(of_port).collect::<Vec<_>>(), vec![]);
+    let summary = line.summary(Check::PortDown);
+    for part in ["CMIS module is not in ModuleReady state", "its module reports a fault", text] {
+        assert!(summary.contains(part), "{part}: {summary}");
+    }
+}
+
+#[test]
+fn a_message_about_a_module_joins_a_flap_and_a_bad_line() {
+    let message = |line: &Line| {
+        let now = line.hand.clock.now().tick.0 * 1000;
+        let text = "Port module event[error]: module 0, Cable error, Bad or shorted cable/module";
+        let address = &line.device.address;
+        line.io.memory.set(
+            "/kmsg",
+            format!("3,1,{now},-;mlx5_core {address}: port_module_event:1131:(pid 0): {text}\n SUBSYSTEM=pci\n"),
+        );
+    };
+    let mut flapped = Line::new(RATE);
+    flapped.wait(MINUTE);
+    flapped.lose(None);
+    flapped.pass();
+    message(&flapped);
+    flapped.regain();
+    flapped.wait(30 * Duration::from_secs(1));
+    let (mut bad, mut errors) = (Line::new(RATE), Errors::default());
+    errors.minutes(&mut bad, 25, [2e-5; 4]);
+    message(&bad);
+    errors.minutes(&mut bad, 2, [2e-5; 4]);
+    for (line, check) in [(flapped, Check::PortFlapping), (bad, Check::LinkQuality)] {
+        assert_eq!(line.found(check).len(), 1, "{check:?}");
+        assert!(line.summary(check).contains("Bad or shorted cable/module"), "{}", line.summary(check));
+        assert_eq!(line.found(Check::KernelMessage), vec![], "one finding, not two");
+    }
 }

@@ -1,5 +1,6 @@
 //! The command line. Flags follow the exporters that operators know; each may also come from the environment.
 
+pub mod explain;
 pub mod help;
 pub mod values;
 
@@ -8,8 +9,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
+use explain::ExplainArgs;
 pub use values::MetricsArgs;
-use values::{CheckFormat, Color, DocumentFormat, ExitMap, LogFormat, LogLevel, parse_duration, parse_sample};
+use values::{CheckFormat, DocumentFormat, ExitMap, LogFormat, LogLevel, parse_duration, parse_sample};
 
 use crate::bench::peers::schedule::split;
 use crate::fleet::limit::AuditLimit;
@@ -234,16 +236,6 @@ pub struct CheckArgs {
     pub verbose: bool,
 }
 
-/// `explain`.
-#[derive(Debug, Clone, Args)]
-pub struct ExplainArgs {
-    /// Device, port (mlx5_3/1), PCI address, interface or NUMA node (node0) [default: all]
-    pub device: Option<String>,
-    /// Color: auto, always, never
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    pub color: Color,
-}
-
 /// `baseline`.
 #[derive(Debug, Clone, Args)]
 pub struct BaselineArgs {
@@ -457,7 +449,7 @@ pub struct AuditArgs {
     /// Output: text, csv, json
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     pub format: AuditFormat,
-    /// Table to print as CSV: groups, hosts, fixes, firmware, excluded
+    /// Table to print as CSV: groups, hosts, fixes, firmware, excluded, cables
     #[arg(long, hide_short_help = true, value_name = "TABLE", default_value = "groups")]
     pub table: AuditTable,
     /// Maximum length of the lists of hosts and fixes
@@ -540,6 +532,8 @@ pub enum AuditTable {
     Firmware,
     /// Hosts that are not in the sums, and why.
     Excluded,
+    /// Cables between two hosts, and which receiver is bad.
+    Cables,
 }
 
 /// Parses a PromQL range, such as 7d.

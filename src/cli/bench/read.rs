@@ -1,8 +1,6 @@
 //! `lanewatch bench --read`: what somebody else's benchmark said, beside what a lane of this host carries.
 
 use std::fmt::Write as _;
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -15,6 +13,7 @@ use crate::cli::args::values::DocumentFormat;
 use crate::cli::error::CliError;
 use crate::cli::one_shot::read_once;
 use crate::cli::output::print;
+use crate::cli::pasted_file;
 use crate::cli::settings::Settings;
 use crate::export::json::{self as json, ComparedOutput};
 use crate::model::benchmark;
@@ -24,9 +23,6 @@ use crate::model::ids::PortKey;
 use crate::model::rdma::PortState;
 use crate::model::units::BytesPerSecond;
 use crate::watch::HostReport;
-
-/// Longest output that is read, in bytes.
-const LONGEST: u64 = 4 << 20;
 
 /// Reads outputs of benchmarks, and says what they say alone and together.
 pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, CliError> {
@@ -56,7 +52,8 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
     for (path, output) in outputs {
         let target = target(&output);
         let (port, ceiling) = target.map_or((None, None), |target| (Some(target.port), target.ceiling));
-        let mut item = ComparedOutput { file: called(path), output, port, ceiling, summary: String::new() };
+        let mut item =
+            ComparedOutput { file: pasted_file::called(path), output, port, ceiling, summary: String::new() };
         item.summary = summary(&item, report.as_deref(), args.device.is_none());
         items.push(item);
     }
@@ -75,38 +72,7 @@ pub(super) fn run(settings: &Settings, args: &BenchArgs) -> Result<ExitCode, Cli
 }
 
 fn one(path: &PathBuf) -> Result<(&PathBuf, BenchmarkOutput), CliError> {
-    Ok((path, read(&contents(path)?, BandwidthUnit::MebibytesPerSecond)))
-}
-
-/// The text of a file, of a pipe (`<(ib_write_bw …)`), or of standard input.
-fn contents(path: &Path) -> Result<String, CliError> {
-    let read = if path == Path::new("-") { whole(std::io::stdin().lock()) } else { File::open(path).and_then(whole) };
-    read.map_err(|error| {
-        let why = match error.kind() {
-            io::ErrorKind::IsADirectory => "is a directory".to_owned(),
-            io::ErrorKind::NotFound => "no such file".to_owned(),
-            io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
-            _ => error.to_string(),
-        };
-        CliError::Usage(format!("--read {}: {why}", path.display()))
-    })
-}
-
-fn whole(from: impl io::Read) -> io::Result<String> {
-    let mut bytes = Vec::new();
-    from.take(LONGEST + 1).read_to_end(&mut bytes)?;
-    if u64::try_from(bytes.len()).is_ok_and(|length| length > LONGEST) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "longer than 4 MiB, so not the output of a benchmark"));
-    }
-    if bytes.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "not a text file"));
-    }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// What a file is called.
-fn called(path: &Path) -> String {
-    if path == Path::new("-") { "standard input".to_owned() } else { path.display().to_string() }
+    Ok((path, read(&pasted_file::contents(path)?, BandwidthUnit::MebibytesPerSecond)))
 }
 
 /// The first port of a device of this host: perftest takes that one, too, where it is not told.

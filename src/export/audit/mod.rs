@@ -11,6 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value, json};
 
+use crate::fleet::cables::{Cable, CableEnd};
 use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{ExcludedHosts, Fleet, ModelFirmware};
@@ -29,6 +30,8 @@ pub enum Table {
     Firmware,
     /// Hosts that are not in the sums, and why.
     Excluded,
+    /// Cables between two hosts, and which receiver is bad.
+    Cables,
 }
 
 const SUMS: [&str; 23] = [
@@ -146,6 +149,22 @@ pub fn csv_table(fleet: &Fleet, table: Table) -> Result<String, csv::Error> {
                 }
             }
         }
+        Table::Cables => {
+            let own =
+                ["netdev", "vendor", "part_number", "serial_number", "raw_bit_error_ratio", "lost_codeword_ratio"];
+            let other = ["other_end", "other_netdev", "other_raw_bit_error_ratio", "direction"];
+            out.write_record(identity().chain(own).chain(other))?;
+            for cable in &fleet.cables {
+                let Cable { vendor, part_number, serial_number, worse, better } = cable;
+                let lost = worse.lost.map(|lost| lost.to_string()).unwrap_or_default();
+                let (raw, other_raw) = (worse.raw.to_string(), better.raw.to_string());
+                let (host, direction) = (values(&better.host).join(" "), cable.direction().as_str());
+                let own = [&worse.netdev, vendor, part_number, serial_number, &raw, &lost];
+                let other = [&*host, &better.netdev, &other_raw, direction];
+                let own = own.into_iter().map(String::as_str).chain(other).map(str::to_owned);
+                out.write_record(values(&worse.host).into_iter().chain(own))?;
+            }
+        }
         Table::Firmware => {
             out.write_record(["hca_type", "board_id", "firmware_version", "devices", "hosts", "usual"])?;
             for ((kind, board), line) in &fleet.models {
@@ -194,6 +213,24 @@ pub fn json_document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde
         fleet.by.iter().zip(values).map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
     };
     let left_out = |hosts: &ExcludedHosts| json!({"count": hosts.count, "first": hosts.first.iter().map(identity).collect::<Vec<_>>()});
+    let end = |end: &CableEnd| {
+        json!({
+            "host": identity(&end.host),
+            "netdev": end.netdev,
+            "raw_bit_error_ratio": end.raw,
+            "lost_codeword_ratio": end.lost,
+        })
+    };
+    let cable = |cable: &Cable| {
+        json!({
+            "vendor": cable.vendor,
+            "part_number": cable.part_number,
+            "serial_number": cable.serial_number,
+            "direction": cable.direction().as_str(),
+            "worse_end": end(&cable.worse),
+            "better_end": end(&cable.better),
+        })
+    };
     let mut groups = Vec::new();
     for (values, sums) in &fleet.groups {
         groups.push(with("labels", labels(values), sums)?);
@@ -228,6 +265,7 @@ pub fn json_document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde
         "models": fleet.models.iter().map(|((kind, board), line)| model(kind, board, line)).collect::<Vec<_>>(),
         "worst_hosts": worst,
         "fixes": fixes.collect::<Vec<_>>(),
+        "cables": fleet.cables.iter().map(cable).collect::<Vec<_>>(),
         "all_fixes": {"count": fleet.all_fixes.0, "gain_bytes_per_second": fleet.all_fixes.1},
         "exceeded": exceeded,
     });
@@ -303,6 +341,7 @@ mod tests {
             devices: BTreeSet::from([device.to_owned()]),
             gain: gbits(gain),
         };
+        let end = |host: &str, raw, lost| CableEnd { host: id(host), netdev: "eth2".to_owned(), raw, lost };
         Fleet {
             time: 1_790_000_000.25,
             identity: vec!["job".to_owned(), "instance".to_owned()],
@@ -320,6 +359,13 @@ mod tests {
                 fix(RepairKind::FixLink, "0000:b2:00.0", "mlx5_0", 137.0),
             ],
             all_fixes: (2, gbits(337.0)),
+            cables: vec![Cable {
+                vendor: "ACME".to_owned(),
+                part_number: "AOC-10M".to_owned(),
+                serial_number: "SN0007".to_owned(),
+                worse: end("n2:10015", 2e-5, Some(0.0)),
+                better: end("n1:10015", 1e-9, None),
+            }],
             unreachable: ExcludedHosts { count: 5, first: vec![id("n7:10015")] },
             stale: ExcludedHosts::default(),
             duplicate: ExcludedHosts { count: 1, first: vec![id("n1.example:10015")] },
@@ -372,7 +418,7 @@ mod tests {
 
     #[test]
     fn golden_csv() {
-        let tables = [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware, Table::Excluded]
+        let tables = [Table::Groups, Table::Hosts, Table::Fixes, Table::Firmware, Table::Excluded, Table::Cables]
             .map(|which| csv_table(&fleet(), which).unwrap());
         committed("tests/golden/audit.csv", &tables.join("\n"));
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::moment;
+use crate::fleet::cables::{BadDirection, CableEnd};
 use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{ExcludedHosts, Fleet};
@@ -33,6 +34,7 @@ pub fn report(fleet: &Fleet) -> String {
     firmware(&mut out, fleet);
     worst(&mut out, fleet);
     fixes(&mut out, fleet);
+    cables(&mut out, fleet);
     out
 }
 
@@ -214,6 +216,36 @@ fn fixes(out: &mut String, fleet: &Fleet) {
         })
         .collect();
     table(out, &["gain", "host", "do", "where", "devices"], &rows);
+}
+
+fn cables(out: &mut String, fleet: &Fleet) {
+    if fleet.cables.is_empty() {
+        return;
+    }
+    out.push_str("\ncables between two hosts, worst first\n");
+    let end = |end: &CableEnd| format!("{} {}", name(fleet, &end.host), end.netdev);
+    let ratio = |ratio: f64| if ratio > 0.0 { format!("{ratio:.0e}") } else { "none".to_owned() };
+    let rows: Vec<Vec<String>> = fleet
+        .cables
+        .iter()
+        .map(|cable| {
+            let (worse, better) = (&cable.worse, &cable.better);
+            let suspect = match cable.direction() {
+                BadDirection::OneWay => "the way into the receiver: the other end's transmitter, cable, this receiver",
+                BadDirection::BothWays => "the cable, or the connectors of both ends",
+            };
+            vec![
+                end(worse),
+                ratio(worse.raw),
+                worse.lost.map_or_else(|| "-".to_owned(), ratio),
+                end(better),
+                ratio(better.raw),
+                cable.serial_number.clone(),
+                suspect.to_owned(),
+            ]
+        })
+        .collect();
+    table(out, &["receiver", "wrong bits", "lost", "other end", "wrong bits", "serial number", "suspect"], &rows);
 }
 
 /// Columns as wide as they must be, two spaces apart.

@@ -6,6 +6,7 @@ pub mod findings;
 pub mod function;
 pub mod gpu;
 pub mod host;
+pub mod module;
 pub mod netdev;
 pub mod pcie;
 pub mod port;

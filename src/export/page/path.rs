@@ -190,6 +190,7 @@ fn port(end: &PathEnd<'_>) -> Markup {
                 small { (end.states()) }
                 @if let Some(netdev) = &port.netdev { small { code { (netdev) } } }
                 @if let Some(lid) = port.lid.filter(|lid| *lid != 0) { small { "LID " (lid) } }
+                @for line in &end.line { small { (line) } }
             }
             div.bar.(if active { "full" } else { "down" }) {
                 span.text { @match end.rate { Some(rate) => b { (rate) }, None => b { @if active { "?" } @else { "no link" } } } }

@@ -1,9 +1,11 @@
 //! The path of a device from memory to the wire, put together for people: `explain` and the status page draw it.
 
 mod hop;
+mod line;
 mod port;
 
 pub use hop::{HopState, PathHop};
+pub use line::module_lines;
 pub use port::{PathEnd, setup_lines};
 
 use crate::model::finding::{Finding, Subject};

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use super::hop::why;
+use super::line::line_lines;
 use crate::model::benchmark::BenchmarkRun;
 use crate::model::counter::{CounterClass, CounterKind};
 use crate::model::ids::{DeviceName, PortKey};
@@ -32,6 +33,8 @@ pub struct PathEnd<'a> {
     pub verdict: String,
     /// Whether something holds it back.
     pub held_back: bool,
+    /// What is known of its physical end: cable or module, errors on the line, temperature, flaps.
+    pub line: Vec<String>,
     /// What probes last said of it, one sentence a probe.
     pub probes: Vec<String>,
 }
@@ -60,6 +63,7 @@ impl<'a> PathEnd<'a> {
                 format!("{rate} of {rate}: nothing on the PCIe path holds it back{path}")
             }
         };
+        let line = line_lines(report, device, port, &key);
         let probes = report.probes.iter().filter(|(of, _)| of.port.as_ref() == Some(&key));
         let probes = probes.filter_map(|(_, past)| past.last.as_ref()).map(probe).collect();
         Self {
@@ -70,6 +74,7 @@ impl<'a> PathEnd<'a> {
             share: capacity.share,
             verdict,
             held_back,
+            line,
             probes,
         }
     }

@@ -22,6 +22,9 @@ use crate::model::irq::IrqSummary;
 use crate::model::kmsg::{self, KernelLog, MessageSource};
 use crate::model::line::{FecBin, FecMode, Line, LineErrors, LineSummary, WorstLane};
 use crate::model::link::{LinkCause, NetdevLink};
+use crate::model::module::{
+    CableTechnology, Limits, Module, ModuleForm, ModuleIdentity, ModuleLane, ModuleLimits, ModuleState, ModuleValues,
+};
 use crate::model::net::{
     Dcb, Ipoib, NetdevLine, NetdevSetup, NetdevStatistic, NetdevStatistics, Offload, PauseDirection, Pfc,
     PortAddressing, Priorities, PriorityTrust, StatisticKind,
@@ -191,6 +194,41 @@ fn statistics() -> NetdevStatistics {
     }
 }
 
+fn module() -> Module {
+    let identity = ModuleIdentity {
+        form: ModuleForm::Osfp,
+        technology: CableTechnology::Optical,
+        vendor: Some(Arc::from("ACME \"OPTICS\"")),
+        part_number: Some(Arc::from("AO-400DR4")),
+        serial_number: Some(Arc::from("SN0003")),
+        revision: None,
+        firmware_version: Some(Arc::from("3.1")),
+        length: Some(500.0),
+    };
+    let light = Limits::new(1e-4, 1.5e-4, 1.5e-3, 2e-3);
+    let limits = ModuleLimits {
+        temperature: Limits::new(-5.0, 0.0, 70.0, 75.0),
+        receive: light,
+        transmit: light,
+        ..ModuleLimits::default()
+    };
+    let lane = |receive| ModuleLane { receive: Some(receive), transmit: Some(1e-3), bias: Some(0.06) };
+    let values = ModuleValues {
+        state: Some(ModuleState::Ready),
+        temperature: Some(Celsius(51.5)),
+        voltage: Some(3.28),
+        lanes: vec![lane(7e-4), lane(0.0)],
+    };
+    Module {
+        netdev: Arc::from("eth2"),
+        pci_address: address("0000:3b:00.0"),
+        identity: Arc::new(identity),
+        limits,
+        values: Some(values),
+        at: now().tick,
+    }
+}
+
 fn line_errors() -> LineErrors {
     let bin = |low, codewords| FecBin { low, high: low, codewords };
     LineErrors {
@@ -251,6 +289,7 @@ pub(super) fn report() -> HostReport {
         Arc::new(statistics()),
         Arc::new(kernel_log()),
         Arc::new(line_errors()),
+        Arc::new(module()),
         Arc::new(posture()),
     ];
     facts.extend(setups());
@@ -312,6 +351,7 @@ pub(super) fn report() -> HostReport {
             (address("0000:3b:00.0"), IrqSummary { vectors: [0, 0, 4], ..IrqSummary::default() }),
         ]),
         vf_map: vf_map(),
+        flaps: BTreeMap::from([(PortKey { device: DeviceName::new("mlx5_3"), port: 1 }, 2)]),
         lines: BTreeMap::from([(Arc::from("eth2"), line())]),
         probes: Arc::new(probes()),
         traffic: BTreeMap::new(),

@@ -182,7 +182,7 @@ fn port(out: &mut String, report: &HostReport, end: &PathEnd<'_>, style: &Style)
         let line = format!("at most {ceiling}{share}");
         row(out, "", &line, style);
     }
-    for line in setup_lines(report, end) {
+    for line in end.line.iter().cloned().chain(setup_lines(report, end)) {
         let lines = style.wrap(&line, &" ".repeat(NAMES + 3));
         let _ = writeln!(out, "{}", lines.trim_end_matches('\n'));
     }
@@ -237,6 +237,8 @@ mod tests {
             "  mlx5_3           MT4123, firmware 20.31.1014, board TST0000000001\n",
             "  port 1           InfiniBand, ACTIVE, LinkUp, 200 Gb/s (4X HDR), LID 5, interface ib0\n",
             "at most 63.0 Gb/s, 63.0 Gb/s when all ports on the path are busy\n",
+            "                   temperature: asic 61 °C (limit 105 °C)\n",
+            "                   lost its link and got it back 2x in 24 h\n",
             "                   IPoIB in connected mode\n",
             "at their maximum, no longer counting: link_downed\n",
             "ok): 60.3 Gb/s is 96 % of the PCIe\n",
@@ -259,6 +261,11 @@ mod tests {
         assert!(odd.contains("    │  current speed and width not reported\n"), "{odd}");
         for part in [
             "GIDs: 2 IB/RoCE v1, 1 RoCE v2; RoCE v2 of IPv4 at GID index 3 (192.0.2.17); RoCE\n",
+            "no link: Bad signal integrity, Large number of physical errors\n",
+            "module: OSFP, optical, ACME \"OPTICS\" AO-400DR4, serial number SN0003, 500 m, 52\n",
+            "lane 0 receives [======....] -1.5 dBm, sends [========..] 0.0 dBm\n",
+            "lane 1 receives [!.........] no light, sends [========..] 0.0 dBm\n",
+            "errors before correction 5e-10, 1/1890 of what FEC copes with; worst lane 3\n",
             "PFC on priority 3; priority by dscp; RoCE given priority 3; DCBX by the host;\n",
             "FEC rs; pauses of the whole link off\n",
             "offloads on: rx-checksum (fixed), hw-tc-offload\n",
