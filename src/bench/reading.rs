@@ -129,7 +129,7 @@ impl BenchmarkOutput {
     }
 }
 
-/// Reads an output: perftest's text or JSON (bandwidths in `unit`), iperf3's text or JSON, or a table of nccl-tests.
+/// Reads an output: perftest's text or JSON (bandwidths in `unit`, where it does not say), iperf3's text or JSON, or a table of nccl-tests.
 pub fn read(text: &str, unit: BandwidthUnit) -> BenchmarkOutput {
     let table = from_text(text);
     if let Some(trouble) = &table.trouble {
@@ -161,11 +161,36 @@ pub fn read(text: &str, unit: BandwidthUnit) -> BenchmarkOutput {
         Err(NcclError::NotAReport) => {}
         Err(error) => return only(OutputResult::Nothing(error.to_string())),
     }
-    match from_json(text, unit) {
+    match document(text, unit) {
         Ok(report) => BenchmarkOutput { result: value(&report), report },
         Err(PerftestJsonError::NoResult) => only(OutputResult::Nothing(no_result(text, &table))),
         Err(error) => only(OutputResult::Nothing(error.to_string())),
     }
+}
+
+/// A document of perftest's. It never names its unit, which an option of the run chose: messages a second and their size
+/// tell it, else it is `unit`.
+fn document(text: &str, unit: BandwidthUnit) -> Result<PerftestReport, PerftestJsonError> {
+    let report = from_json(text, unit)?;
+    if contradicts_itself(&report)
+        && let Ok(other) = from_json(text, unit.other())
+        && !contradicts_itself(&other)
+    {
+        return Ok(other);
+    }
+    Ok(report)
+}
+
+/// Whether messages a second and their size give a bandwidth that is far from the one reported.
+fn contradicts_itself(report: &PerftestReport) -> bool {
+    report.bandwidth.first().is_some_and(|row| {
+        let Some((size, messages)) = row.size.zip(row.messages).filter(|(_, messages)| *messages > 0.0) else {
+            return false;
+        };
+        #[expect(clippy::cast_precision_loss, reason = "sizes of messages are far below 2^52")]
+        let moved = size as f64 * messages;
+        (row.average.0 / moved - 1.0).abs() > 0.5
+    })
 }
 
 fn tcp(report: &IperfReport) -> OutputResult {

@@ -85,9 +85,9 @@ label_enum! {
         Pci = "pci",
         /// Slots whose cards may be changed while the host runs.
         Pciehp = "pciehp",
-        /// ReadContext-through to guests.
+        /// Pass-through to guests.
         VfioPci = "vfio-pci",
-        /// Intel's and AMD's IOMMU.
+        /// The IOMMU: Intel's, AMD's or Arm's.
         Iommu = "iommu",
     }
 }

@@ -34,12 +34,15 @@ pub enum PortNature {
 }
 
 impl PortNature {
-    /// Of the port above a function. A tunnel shows by a port that could never do more than 2.5 GT/s above a bridge
-    /// that can.
-    fn of(port: &PciFunction, below: &PciFunction) -> Self {
-        const EMULATED: [(u16, u16); 2] = [(0x1b36, 0x000c), (0x15ad, 0x07a0)];
+    /// Of the port above a function, on the way to an endpoint. A tunnel shows by a port that could never do more than
+    /// 2.5 GT/s above a bridge, where that bridge or the endpoint can.
+    fn of(port: &PciFunction, below: &PciFunction, endpoint: &PciFunction) -> Self {
+        // pcie-root-port and ioh3420 of QEMU, the switch that goes with them, and VMware's port.
+        const EMULATED: [(u16, u16); 5] =
+            [(0x1b36, 0x000c), (0x8086, 0x3420), (0x104c, 0x8232), (0x104c, 0x8233), (0x15ad, 0x07a0)];
         let least = TransfersPerSecond::from_mega(2_500);
-        let below_can_more = below.link.max_speed.value().is_some_and(|speed| speed > least);
+        let can_more = |function: &PciFunction| function.link.max_speed.value().is_some_and(|speed| speed > least);
+        let below_can_more = can_more(below) || can_more(endpoint);
         let below_is_bridge = below.class.is_some_and(super::pcie::PciClass::is_bridge);
         // What QEMU and VMware say if nobody set it: wider than any slot, or the least that there is. A port that was
         // given values of its own follows the host's.
@@ -223,19 +226,24 @@ impl Topology {
             for _ in 0..32 {
                 let Some(device) = lower else { break };
                 let upper = find(device.upstream);
-                let port = upper.map_or(PortNature::Physical, |port| PortNature::of(port, device));
+                let endpoint = start.unwrap_or(device);
+                let port = upper.map_or(PortNature::Physical, |port| PortNature::of(port, device, endpoint));
                 let end = device.upstream.map(|address| {
                     let end = upper.map_or(UNREAD, |port| port.link);
-                    // What an emulated port can do is made up: no more than what runs is known.
-                    let known = LinkEnd { max_speed: end.speed, max_width: end.width, ..end };
+                    // What an emulated port says of itself is made up: no more than what the device runs at is known.
+                    let known = LinkEnd { max_speed: device.link.speed, max_width: device.link.width, ..end };
                     (address, if port == PortNature::Emulated { known } else { end })
                 });
-                topology.links.entry(device.link_name).or_insert_with(|| Link {
+                let link = topology.links.entry(device.link_name).or_insert_with(|| Link {
                     name: device.link_name,
                     device: device.link,
                     upstream: end,
                     port,
                 });
+                // One endpoint of several may be slow enough to run over what a tunnel says.
+                if port == PortNature::Tunnel {
+                    link.port = port;
+                }
                 path.push(device.link_name);
                 lower = find(upper.and_then(|port| port.upstream));
             }

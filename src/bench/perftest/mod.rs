@@ -45,6 +45,14 @@ impl BandwidthUnit {
         }
     }
 
+    /// The one that it is not.
+    pub const fn other(self) -> Self {
+        match self {
+            Self::MebibytesPerSecond => Self::GigabitsPerSecond,
+            Self::GigabitsPerSecond => Self::MebibytesPerSecond,
+        }
+    }
+
     /// A value in this unit.
     pub fn rate(self, value: f64) -> BytesPerSecond {
         match self {

@@ -2,7 +2,9 @@
 
 mod datapath;
 mod groups;
+mod iommu;
 pub mod pattern;
+mod platform;
 pub mod reader;
 pub mod record;
 mod reduce;

@@ -75,7 +75,8 @@ impl<'a> Speaker<'a> {
     }
 
     /// `siw: text`, `mlx4_en: eth0: text`, `ib0: text`, or a driver's own function in the place of its name
-    /// (`mlx5_port_module_event:1131:(pid 0): text`).
+    /// (`mlx5_port_module_event:1131:(pid 0): text`), with the RDMA device first on kernels before 4.19
+    /// (`rocep1s0:dump_cqe:278:(pid 0): text`).
     fn module(line: &'a str, first: &'a str, rest: &'a str) -> Self {
         let (name, after) = first.split_once(':').unwrap_or((first, ""));
         // Its number may follow the name, and its words at once.
@@ -84,6 +85,13 @@ impl<'a> Speaker<'a> {
             let at = name.len() + 1;
             let driver = MessageSource::by_name(numbered);
             return Self { driver, text: line.get(at..).unwrap_or_default(), ..Self::default() };
+        }
+        if let [device, function, line, "(pid"] = first.split(':').collect::<Vec<_>>().as_slice()
+            && !function.is_empty()
+            && line.parse::<u32>().is_ok()
+        {
+            let text = rest.split_once("): ").map_or(rest, |(_, text)| text);
+            return Self { name: word(device), is_rdma: true, text, ..Self::default() };
         }
         let of_function = || name.starts_with("mlx5_").then_some(MessageSource::Mlx5Core);
         let driver = MessageSource::by_name(name).or_else(of_function);
@@ -230,6 +238,7 @@ mod tests {
             ("bnxt_re.bnxt_re bnxt_en.rdma.0: text", "bnxt_re", "", "bnxt_en.rdma.0", "text"),
             ("hfi1 0000:05:00.0: hfi1_0: text", "hfi1", "0000:05:00.0", "hfi1_0", "text"),
             ("mlx5_port_module_event:1131:(pid 0): text", "mlx5_core", "", "", "0): text"),
+            ("rocep1s0:dump_cqe:278:(pid 0): text", "", "", "rocep1s0", "text"),
             ("<mlx4_ib> mlx4_ib_modify_qp: text", "mlx4_ib", "", "", "mlx4_ib_modify_qp: text"),
             ("mlx4_en: enp5s0: text", "mlx4_en", "", "enp5s0", "text"),
             ("[qed_mcp_cmd:543(ens2f0-0)]text", "qed", "", "ens2f0", "text"),

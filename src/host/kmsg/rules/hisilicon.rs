@@ -63,6 +63,7 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: HNS3, file: "drivers/net/ethernet/hisilicon/hns3/hns3pf/hclge_main.c", lines: &[
         line(Function, "Wait for reset timeout: %d", MessageKind::DeviceHealth),
         line(Function, "asserting function reset fail %d!", MessageKind::DeviceHealth),
+        line(Function, "Reset fail!", MessageKind::DeviceHealth),
         line(Function, "VF %u heartbeat timeout", MessageKind::VfReset),
     ]},
     Source { drivers: HNS3, file: "drivers/net/ethernet/hisilicon/hns3/hns3vf/hclgevf_main.c", lines: &[

@@ -64,6 +64,8 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: I40E, file: "drivers/net/ethernet/intel/i40e/i40e_main.c", lines: &[
         line(Interface, "tx_timeout recovery unsuccessful, device is in non-recoverable state.", MessageKind::DeviceHealth),
         line(Function, "HMC error interrupt", MessageKind::DeviceHealth),
+        line(Function, "Firmware recovery mode detected. Limiting functionality.", MessageKind::DeviceHealth),
+        line(Function, "Entering recovery mode due to repeated FW resets.", MessageKind::DeviceHealth),
         line(Function, "Rx/Tx is disabled on this device because the module does not meet thermal requirements.", MessageKind::ModuleHot),
         line(Function, "Rx/Tx is disabled on this device because an unsupported SFP module type was detected.", MessageKind::ModuleUnsupported),
         line(Function, "Malicious Driver Detection event", MessageKind::VfDenied),
@@ -91,6 +93,7 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: ANY, file: "drivers/net/ethernet/intel/ice/ice_main.c", lines: &[
         line(Interface, "tx_timeout: VSI_num: %d, Q %u, NTC: 0x%x, HW_HEAD: 0x%x, NTU: 0x%x, INT: 0x%x", MessageKind::TxTimeout),
         older(Interface, "tx_timeout", MessageKind::TxTimeout),
+        older(Function, "Firmware recovery mode detected. Limiting functionality.", MessageKind::DeviceHealth),
         older(Function, "is-configuration of the Ethernet port detected", MessageKind::MediaMisconfigured),
         older(Function, "misconfiguration of the Ethernet port", MessageKind::MediaMisconfigured),
         older(Function, "unsupported module type", MessageKind::ModuleUnsupported),

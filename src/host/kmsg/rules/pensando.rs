@@ -11,6 +11,7 @@ pub(super) const SOURCES: &[Source] = &[
     Source { drivers: IONIC, file: "drivers/net/ethernet/pensando/ionic/ionic_main.c", lines: &[
         line(Function, "DEVCMD %s (%d) timeout after %ld secs", MessageKind::CommandTimeout),
         line(Function, "DEVCMD %s (%d) interrupted - FW is down", MessageKind::DeviceHealth),
+        line(Function, "DEV_CMD %s (%d) error, %s (%d) failed", MessageKind::CommandFailed),
     ]},
     Source { drivers: IONIC, file: "drivers/net/ethernet/pensando/ionic/ionic_dev.c", lines: &[
         line(Function, "FW heartbeat stalled at %d", MessageKind::DeviceHealth),
