@@ -1,6 +1,8 @@
 //! `audit --since` against a real Prometheus that has ten days of five hosts: what got worse, what got better, and what it
 //! cost.
 
+#![allow(clippy::cast_possible_truncation, clippy::cast_precision_loss, reason = "small numbers")]
+
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, SystemTime};
@@ -121,9 +123,9 @@ fn what_got_worse_and_better_and_what_it_cost() {
     let lost = RATE - QUARTER;
     let days = |days: u64| (days * DAY) as f64;
     let of = |change: &str| {
-        let list = &document["problems"][change];
-        assert_eq!(list["count"].as_u64().unwrap() as usize, list["first"].as_array().unwrap().len());
-        let first = list["first"].as_array().unwrap();
+        let problems = &document["problems"][change];
+        assert_eq!(problems["count"].as_u64().unwrap() as usize, problems["first"].as_array().unwrap().len());
+        let first = problems["first"].as_array().unwrap();
         first.iter().map(|problem| problem["host"]["instance"].as_str().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(of("worse"), ["degrades"]);

@@ -54,7 +54,9 @@ fn queries_of_a_large_fleet_stay_within_limits() {
     let fleet = Fleet::new(HOSTS, (now - LONGEST) / 60 * 60 - 600);
     let samples = format!("--query.max-samples={}", SAMPLES * HOSTS / 10_000);
     let lookback = format!("--query.lookback-delta={}s", LONGEST + 600);
-    let write = |out: &mut BufWriter<File>| drop(fleet.write(out, Form::OpenMetrics, None).unwrap());
+    let write = |out: &mut BufWriter<File>| {
+        fleet.write(out, Form::OpenMetrics, None).unwrap();
+    };
     let more = [&*samples, &*lookback, "--storage.tsdb.retention.time=1y"];
     let Some(server) = prometheus_of(write, Duration::from_secs(240), &more) else { return };
     let (mut asked, mut wrong) = (0, Vec::new());
