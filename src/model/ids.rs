@@ -42,6 +42,16 @@ pub struct PciAddress {
     pub function: u8,
 }
 
+impl PciAddress {
+    /// The address of a VF of this PF, by `sriov_offset` and `sriov_stride`; `None` beyond the last bus.
+    pub fn vf(self, offset: u32, stride: u32, number: u32) -> Option<Self> {
+        let own = u32::from(self.bus) << 8 | u32::from(self.device) << 3 | u32::from(self.function);
+        let id = u16::try_from(own.checked_add(offset)?.checked_add(stride.checked_mul(number)?)?).ok()?;
+        let [bus, rest] = id.to_be_bytes();
+        Some(Self { bus, device: rest >> 3, function: rest & 7, ..self })
+    }
+}
+
 /// What a text that should be a PCI address was instead.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a PCI address (dddd:bb:dd.f)")]

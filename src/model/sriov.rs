@@ -195,6 +195,9 @@ pub struct Vf {
     pub number: u32,
     /// The PCI function that `virtfn<n>` leads to; none for one that only netlink knows.
     pub address: Option<PciAddress>,
+    /// Whether its removal has begun: the kernel has taken `virtfn<n>` away, and the function is still there because
+    /// somebody has it open.
+    pub leaving: bool,
     /// Which making of the function this is: another number when it was removed and made again.
     pub instance: u64,
     /// Bound driver; none when no driver is bound.

@@ -296,6 +296,34 @@ mod tests {
         assert!(opened.iter().any(|path| *path == *format!("{}/driver_override", directory(0))));
     }
 
+    /// As Linux 6.12 leaves them while `echo 0 > sriov_numvfs` waits: the first is gone, the second is in use.
+    #[test]
+    fn a_vf_whose_removal_waits_is_still_one() {
+        let mut harness = CollectorHarness::new(&SPEC, Filter::default());
+        harness.set_live();
+        harness.set_route(connect(vec![ethernet(4, 4)], None).0);
+        card(&harness, "0x020000", 4);
+        harness.memory.set(format!("{CARD}/sriov_offset"), "1\n");
+        harness.memory.set(format!("{CARD}/sriov_stride"), "1\n");
+        let before = read(&mut harness).vfs[1].clone();
+        for path in [format!("{CARD}/virtfn0"), format!("{BUS}/{}", address(0)), directory(0)] {
+            harness.memory.remove(path);
+        }
+        for path in [format!("{CARD}/virtfn1"), format!("{}/physfn", directory(1)), format!("{}/driver", directory(1))]
+        {
+            harness.memory.remove(path);
+        }
+        harness.opened.lock().unwrap().clear();
+        let pf = read(&mut harness);
+        let seen: Vec<_> = pf.vfs.iter().map(|vf| (vf.number, vf.address.is_some(), vf.leaving)).collect();
+        assert_eq!(seen, [(0, false, false), (1, true, true), (2, true, false), (3, true, false)]);
+        let vf = &pf.vfs[1];
+        assert_eq!((vf.address, vf.instance, vf.iommu_group), (before.address, before.instance, before.iommu_group));
+        assert_eq!((vf.driver.as_deref(), vf.config), (None, before.config));
+        let own = format!("{}/driver_override", directory(1));
+        assert!(!harness.opened.lock().unwrap().iter().any(|path| *path == *own));
+    }
+
     #[test]
     fn a_group_shared_only_with_bridges_is_isolated() {
         let mut harness = CollectorHarness::new(&SPEC, Filter::default());

@@ -9,7 +9,7 @@ use super::vendor_files::VendorFiles;
 use super::vf::{VfFiles, link_address, link_name, list, node, stamp, update_names};
 use super::vf_list::{VfListClient, VfListEntry};
 use crate::host::collector::{DeviceReader, ReadContext};
-use crate::host::file::PolledFile;
+use crate::host::file::{PolledFile, read_once};
 use crate::host::io::{Host, reason_of};
 use crate::host::text;
 use crate::model::ids::{DeviceName, PciAddress};
@@ -87,6 +87,40 @@ impl PfReader {
             vfs.extend(self.vfs.get_mut(&number).and_then(|files| files.read(cx, self.passes)));
         }
         vfs
+    }
+
+    /// The VFs whose removal waits. The kernel takes `virtfn<n>` and the driver's link away first and then waits until
+    /// nobody has the function open (`pci_iov_remove_virtfn`), while netlink still lists it.
+    fn leaving(&self, cx: &mut ReadContext<'_>, announced: Option<u32>, vfs: &[Vf]) -> Vec<Vf> {
+        let missing: Vec<u32> = (0..announced.unwrap_or(0).min(u32::from(u16::MAX)))
+            .filter(|number| vfs.binary_search_by_key(number, |vf| vf.number).is_err())
+            .collect();
+        if missing.is_empty() {
+            return Vec::new();
+        }
+        let mut file = |name: &str| read_once(cx, &self.location.directory.join(name), small);
+        let Some((offset, stride)) = file("sriov_offset").zip(file("sriov_stride")) else { return Vec::new() };
+        let mut found = Vec::new();
+        for number in missing {
+            let Some(address) = self.location.address.vf(offset, stride, number) else { continue };
+            let Ok(directory) = cx.host.resolve(&cx.host.sysfs.join(format!("bus/pci/devices/{address}"))) else {
+                continue;
+            };
+            let Some(instance) = stamp(cx, &directory) else { continue };
+            let driver = link_name(cx, &directory.join("driver"));
+            let group = link_name(cx, &directory.join("iommu_group"));
+            found.push(Vf {
+                number,
+                address: Some(address),
+                leaving: true,
+                instance,
+                iommu_group: group.and_then(|name| name.parse().ok()),
+                node: node(cx, &directory, driver.as_deref()),
+                driver: driver.map(Arc::from),
+                ..Vf::default()
+            });
+        }
+        found
     }
 
     fn update_interfaces(&mut self, cx: &mut ReadContext<'_>, there: bool) {
@@ -196,6 +230,9 @@ impl DeviceReader for PfReader {
             (None, VfDetail::Full) => (None, Some(0).filter(|_| vfs.is_empty())),
             (None, _) => (None, None),
         };
+        let leaving = self.leaving(cx, announced, &vfs);
+        vfs.extend(leaving);
+        vfs.sort_by_key(|vf| vf.number);
         merge_list(&mut vfs, reply.map(|list| list.entries).unwrap_or_default(), fabric, self.driver.as_deref());
         if has("sriov") {
             self.read_vendor_files(cx, &mut vfs);

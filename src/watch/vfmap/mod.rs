@@ -1609,6 +1609,12 @@ mod tests {
         let summary = &report.findings[0].condition.summary;
         assert!(summary.contains("waits for VM vm1 (pid 20)"), "{summary}");
         assert_eq!(report.vf_map.vfs.values().next().unwrap().holder.name(), "vm1");
+        // Functions that went before it are no other fault.
+        world.vf(0).leaving = true;
+        world.vf(1).address = None;
+        world.pass(150).says("vf_map_stale", &format!("{PF}/vf0"), "removal_blocked");
+        world.vf(0).leaving = false;
+        world.vf(1).address = Some(address(2));
         world.bind(0, "vfio-pci").pass(15).is_quiet();
     }
 
