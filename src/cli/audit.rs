@@ -100,6 +100,7 @@ fn trend_table(args: &AuditArgs) -> Result<TrendTable, CliError> {
         AuditTable::Fixes => Ok(TrendTable::Problems),
         AuditTable::Excluded => Ok(TrendTable::Excluded),
         AuditTable::Firmware => Err(CliError::Usage("--table firmware: not with --since".to_owned())),
+        AuditTable::Cables => Err(CliError::Usage("--table cables: not with --since".to_owned())),
     }
 }
 

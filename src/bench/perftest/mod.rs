@@ -46,6 +46,7 @@ impl BandwidthUnit {
     }
 
     /// The one that it is not.
+    #[must_use]
     pub const fn other(self) -> Self {
         match self {
             Self::MebibytesPerSecond => Self::GigabitsPerSecond,
