@@ -365,7 +365,7 @@ fn an_archive_is_listed_by_source() {
         "\nlibvirt: 2 entries, ",
         "\nprocesses: ",
         "\nsys: ",
-        "\nnetlink, namespaces and what could not be read: 1 entry, ",
+        "\nnetlink, ethtool, namespaces and what could not be read: 1 entry, ",
     ] {
         assert!(listed.stdout.contains(part), "{part:?} is not in\n{}", listed.stdout);
     }

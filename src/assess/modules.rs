@@ -99,7 +99,7 @@ pub fn light(view: &View<'_>, verdicts: &mut Verdicts) {
             continue;
         };
         let advice = match dim.reason {
-            FindingReason::TransmitLow => "Its own laser is weak: replace the module at the next chance",
+            FindingReason::TransmitLow => "Its own laser is weak: replace the module at the next opportunity",
             _ => "Clean the connectors at both ends, then check what the other end sends in that lane",
         };
         let lane = values.lanes.get(dim.lane).copied().unwrap_or_default();

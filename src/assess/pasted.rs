@@ -196,7 +196,7 @@ mod tests {
     fn a_firmwares_reason_has_the_first_thing_to_do() {
         let text =
             mstlink(r#""State":"Polling""#, r#""Status Opcode":"1024","Recommendation":"Cable is unplugged""#, "");
-        assert!(problems(&text)[0].starts_with("no link: no cable is seen in its cage. Plug or reseat it"));
+        assert!(problems(&text)[0].starts_with("no link: no cable detected. Plug it in or reseat it"));
         let text =
             mstlink(r#""State":"Polling""#, r#""Status Opcode":"15","Recommendation":"Bad signal integrity""#, "");
         assert_eq!(

@@ -22,7 +22,7 @@ const AUDIT_ENVIRONMENT: &str =
 const EXAMPLES: [(&str, &str); 14] = [
     (
         "",
-        "lanewatch                          run the agent\nlanewatch check --demo             see what a fault looks like\nlanewatch check                    check this host\nlanewatch help COMMAND             all flags of a command, with examples",
+        "lanewatch check --demo             see what a fault looks like\nlanewatch check                    check this host\nlanewatch help COMMAND             all flags of a command, with examples",
     ),
     (
         "serve",
@@ -151,7 +151,7 @@ fn long_end(path: &str, collectors: bool) -> String {
     if collectors {
         let names: Vec<&str> = COLLECTORS.iter().map(|spec| spec.name).collect();
         end.push(format!(
-            "Collectors, switched on or off by --collector.NAME and --no-collector.NAME; the last one given wins:\n  {}\n  \
+            "Collectors, switched on or off by --collector.NAME and --no-collector.NAME; the last one given wins:\n  {}. \
              Off by default: {}",
             names.join(", "),
             ON_DEMAND.join(", ")
