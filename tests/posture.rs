@@ -90,7 +90,7 @@ fn a_host_that_is_set_up_well_is_told_nothing() {
 #[test]
 fn each_aspect_is_said_with_why_it_matters() {
     let governor = with("/sys/devices/system/cpu/cpufreq/policy1/scaling_governor", "powersave");
-    says(&governor, "governor", &["powersave on 1 CPU", "handle interrupts and small messages late", "cpupower"]);
+    says(&governor, "governor", &["powersave on 1 CPU", "respond late to interrupts and small messages", "cpupower"]);
 
     let (io, devices) = host();
     for device in &devices {
@@ -124,7 +124,7 @@ fn each_aspect_is_said_with_why_it_matters() {
     );
 
     let drivers = with("/sys/module/ib_core/version", "23.04-0.5.3");
-    says(&drivers, "drivers", &["ib_core 23.04-0.5.3", "mlx5_core 24.10-1.1.4", "a combination that is not tested"]);
+    says(&drivers, "drivers", &["ib_core 23.04-0.5.3", "mlx5_core 24.10-1.1.4", "an untested combination"]);
 
     let aspm = with("/proc/cmdline", "quiet pcie_aspm=force");
     says(&aspm, "aspm", &["pcie_aspm=force", "the first transfer after a pause waits"]);
@@ -140,7 +140,7 @@ fn each_aspect_is_said_with_why_it_matters() {
 
     let (io, devices) = host();
     io.memory.set(devices[1].function.join("numa_node"), "-1\n");
-    says(&look(&io), "numa", &["mlx5_1", "cannot be placed next to it", "BIOS"]);
+    says(&look(&io), "numa", &["mlx5_1", "cannot be placed near it", "BIOS"]);
 }
 
 #[test]

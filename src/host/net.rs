@@ -146,10 +146,14 @@ fn bond_members(cx: &mut ReadContext<'_>, interface: &Path) -> Vec<(PathBuf, Str
 fn bond_of(cx: &ReadContext<'_>, directory: &Path) -> Result<Option<Arc<str>>, (PathBuf, ReadError)> {
     let failed = |path: PathBuf, error: &io::Error| reason_of(error).map_or(Ok(None), |reason| Err((path, reason)));
     let (member, master) = (directory.join("bonding_slave"), directory.join("master"));
-    if let Err(error) = cx.host.io.stamp(&member)
-        && (reason_of(&error).is_some() || cx.host.io.stamp(&master.join("bonding")).is_err())
-    {
-        return failed(member, &error);
+    if let Err(error) = cx.host.io.stamp(&member) {
+        if reason_of(&error).is_some() {
+            return failed(member, &error);
+        }
+        let bonding = master.join("bonding");
+        if let Err(error) = cx.host.io.stamp(&bonding) {
+            return failed(bonding, &error);
+        }
     }
     match cx.host.io.link(&master) {
         Ok(target) => Ok(target.file_name().and_then(|name| name.to_str()).map(Arc::from)),

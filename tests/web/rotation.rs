@@ -126,7 +126,7 @@ fn a_bad_file_keeps_the_old_one_and_says_so() {
     // A file that was emptied, or not written yet, does not open what was closed.
     fixture.configure("");
     fixture.wait_for_log("keeping the old web configuration", 2);
-    assert!(!successful() && fixture.log().contains("takes a restart"), "{}", fixture.log());
+    assert!(!successful() && fixture.log().contains("restart the agent"), "{}", fixture.log());
     fixture.configure(&tls(&["min_version: TLS9"]));
     fixture.wait_for_log("keeping the old web configuration", 3);
     assert!(fixture.log().contains("TLS12 or TLS13"), "{}", fixture.log());
