@@ -110,9 +110,12 @@ fn the_settings_that_are_shipped_are_taken() {
     let names: Vec<&str> =
         settings.lines().filter_map(|line| line.strip_prefix("LANEWATCH_")?.split('=').next()).collect();
     let help = succeed(Command::new(crate::common::run::PROGRAM).args(["serve", "--help"]));
+    // `--config.file` is `LANEWATCH_CONFIG_FILE`.
+    let flags = help.split_whitespace().filter_map(|word| word.strip_prefix("--"));
+    let variables: Vec<String> = flags.map(|flag| flag.replace(['.', '-'], "_").to_uppercase()).collect();
     assert!(!names.is_empty());
     for name in names {
-        assert!(help.contains(&format!("[env: LANEWATCH_{name}]")), "{name}");
+        assert!(variables.iter().any(|variable| variable == name), "{name} is none of {variables:?}");
     }
     // Commented out or not, every line of the configuration must be one.
     let example = fs::read_to_string(root().join("packaging/etc/lanewatch.toml")).unwrap();
