@@ -150,7 +150,10 @@ fn bond_of(cx: &ReadContext<'_>, directory: &Path) -> Result<Option<Arc<str>>, (
         if reason_of(&error).is_some() {
             return failed(member, &error);
         }
-        let bonding = master.join("bonding");
+        let bonding = match cx.host.resolve(&master) {
+            Ok(master) => master.join("bonding"),
+            Err(error) => return failed(master, &error),
+        };
         if let Err(error) = cx.host.io.stamp(&bonding) {
             return failed(bonding, &error);
         }

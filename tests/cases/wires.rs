@@ -46,6 +46,12 @@ fn expected() -> Vec<Expected> {
             cause: "link_degraded",
         },
         Expected {
+            host: "wires-of-a-bond-without-marks-at-its-members",
+            installed: 200.0,
+            share: gen4 * 8.0,
+            cause: "link_degraded",
+        },
+        Expected {
             host: "wires-of-a-card-shared-by-four-hosts",
             installed: 100.0,
             share: gen4 * 4.0,
