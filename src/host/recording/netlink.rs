@@ -192,11 +192,13 @@ struct Filter<'a> {
     scrubber: &'a mut Scrubber,
     /// Names of generic netlink's families by number.
     families: BTreeMap<u16, String>,
+    /// Flag of attributes that hold others.
+    nested: u16,
 }
 
 /// The exchanges with what may leave alone. Those of unknown requests are left out.
 pub(super) fn allowed(exchanges: &[Exchange], scrubber: &mut Scrubber) -> Vec<Exchange> {
-    let mut filter = Filter { scrubber, families: BTreeMap::new() };
+    let mut filter = Filter { scrubber, families: BTreeMap::new(), nested: 0 };
     exchanges.iter().filter_map(|exchange| filter.exchange(exchange)).collect()
 }
 
@@ -208,6 +210,8 @@ impl Filter<'_> {
         if kind == CONTROL_FAMILY && exchange.protocol == Protocol::Generic {
             self.learn_family(payload, &exchange.replies);
         }
+        // As requests of these families have it: a request is found again byte for byte.
+        self.nested = if exchange.protocol == Protocol::Generic { NESTED } else { 0 };
         let payload = self.message(payload, fixed, shapes)?;
         let mut request = header.to_vec();
         let length = u32::try_from(MESSAGE_HEADER + payload.len()).ok()?;
@@ -266,9 +270,8 @@ impl Filter<'_> {
             let Some((_, shape)) = shapes.iter().find(|(known, _)| *known == kind) else { continue };
             let value = self.value(value, *shape)?;
             u16::try_from(value.len() + 4).ok()?;
-            // As requests have it, which are found again byte for byte.
-            let flag = if matches!(shape, Nest(_) | NestFromZero(_) | NestOfAny(_)) { NESTED } else { 0 };
-            put(out, kind | flag, &value);
+            let is_nest = matches!(shape, Nest(_) | NestFromZero(_) | NestOfAny(_));
+            put(out, if is_nest { kind | self.nested } else { kind }, &value);
         }
         Some(())
     }
