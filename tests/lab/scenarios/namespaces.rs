@@ -10,18 +10,18 @@ fn another_network_namespace_hides_counters_and_then_devices() {
         let Some(mut guest) = Guest::boot(kernel) else { return };
         guest.stand_in();
         guest.sh("ip netns add n1");
-        let outside = guest.sh("lanewatch metrics 2>/dev/null");
+        let outside = guest.sh("lanewatch metrics --timeout 60s 2>/dev/null");
         assert!(outside.contains("lanewatch_port_events_total{") && outside.contains("rdma_netns_mode=\"shared\""));
 
         // Shared: the devices are there, without counters.
-        let inside = guest.sh(&format!("{INSIDE} metrics 2>/dev/null"));
+        let inside = guest.sh(&format!("{INSIDE} metrics --timeout 60s 2>/dev/null"));
         assert!(inside.contains("lanewatch_port_state{device=\"mlx5_0\",port=\"1\",state=\"ACTIVE\"} 1"), "{inside}");
         assert!(!inside.contains("lanewatch_port_events_total{"), "{inside}");
         assert!(!inside.contains("lanewatch_port_received_bytes_total{"), "{inside}");
         let partly =
             "lanewatch_visibility_info{area=\"namespace\",visibility=\"partly\",reason=\"network_namespace\"} 1";
         assert!(inside.contains(partly) && !outside.contains(partly), "{inside}");
-        let (_, told) = guest.run(&format!("{INSIDE} check --verbose 2>&1"));
+        let (_, told) = guest.run(&format!("{INSIDE} check --timeout 60s --verbose 2>&1"));
         assert!(told.contains("another network namespace"), "{told}");
 
         // Exclusive: they are not.
@@ -29,11 +29,11 @@ fn another_network_namespace_hides_counters_and_then_devices() {
             "ip netns del n1; for i in $(seq 400); do rdma system set netns exclusive && exit 0; sleep 0.25; done; exit 1",
         );
         guest.sh("ip netns add n1");
-        let outside = guest.sh("lanewatch metrics 2>/dev/null");
+        let outside = guest.sh("lanewatch metrics --timeout 60s 2>/dev/null");
         assert!(outside.contains("lanewatch_port_events_total{") && outside.contains("rdma_netns_mode=\"exclusive\""));
-        let inside = guest.sh(&format!("{INSIDE} metrics 2>/dev/null"));
+        let inside = guest.sh(&format!("{INSIDE} metrics --timeout 60s 2>/dev/null"));
         assert!(!inside.contains("lanewatch_port_state{") && inside.contains(partly), "{inside}");
-        let (_, told) = guest.run(&format!("{INSIDE} check --verbose 2>&1"));
+        let (_, told) = guest.run(&format!("{INSIDE} check --timeout 60s --verbose 2>&1"));
         assert!(told.contains("RDMA devices belong to another network namespace"), "{told}");
     });
 }
