@@ -49,7 +49,7 @@ test: setup lab-image
 
 lab: lab-image
 	$(CARGO) test --locked --test lab
-	$(CARGO) test --locked --test lab -- --ignored --nocapture cost:: systemd::
+	$(CARGO) test --locked --test lab -- --ignored --nocapture cost:: systemd:: replays::
 
 capture: lab-image
 	$(CARGO) test --locked --test lab -- --ignored captures::
