@@ -79,18 +79,18 @@ fn exceeded(args: &AuditArgs, fleet: &Fleet) -> Vec<String> {
 
 /// When a comparison begins: an age counts from the audit's own time.
 fn start(since: &str, time: Option<f64>) -> Result<TrendStart, CliError> {
-    if let Ok(age) = humantime::parse_duration(since) {
-        return if age.as_secs() > 0 {
-            Ok(TrendStart::Ago(Duration::from_secs(age.as_secs()).as_secs_f64()))
-        } else {
-            Err(CliError::Usage(format!("--since {since}: not before the time of the audit")))
-        };
+    let (start, is_before) = if let Ok(age) = humantime::parse_duration(since) {
+        let whole = Duration::from_secs(age.as_secs());
+        (TrendStart::Ago(whole.as_secs_f64()), !whole.is_zero())
+    } else {
+        let at = seconds(since, SystemTime::now())?;
+        (TrendStart::At(at), time.is_none_or(|time| at < time))
+    };
+    if is_before {
+        Ok(start)
+    } else {
+        Err(CliError::Usage(format!("--since {since}: not before the time of the audit")))
     }
-    let at = seconds(since, SystemTime::now())?;
-    if time.is_some_and(|time| at >= time) {
-        return Err(CliError::Usage(format!("--since {since}: not before the time of the audit")));
-    }
-    Ok(TrendStart::At(at))
 }
 
 fn trend_table(args: &AuditArgs) -> Result<TrendTable, CliError> {

@@ -60,13 +60,17 @@ type Instances = BTreeMap<String, Vec<HostFacts>>;
 /// # Errors
 /// A query that fails, or a server that knows no host.
 pub async fn audit(client: &PrometheusClient, plan: &AuditPlan, progress: Progress<'_>) -> Result<Fleet, AuditError> {
-    audit_each(client, plan, progress, &mut |_, _, _| {}).await
+    let mut fleet = audit_each(client, plan, progress, &mut |_, _, _| {}).await?;
+    let [raw, lost] = LINE_RATIOS.map(|ratio| plan.scope.cables(ratio));
+    let (raw, lost) = (client.query(&raw, Some(fleet.time)).await?, client.query(&lost, Some(fleet.time)).await?);
+    fleet.cables = worst_cables(&raw, &lost, &plan.scope.identity, plan.top);
+    Ok(fleet)
 }
 
 /// Sees every host that is in the sums, with its labels to group by.
 pub type EachHost<'a> = &'a mut dyn FnMut(&HostId, &[String], &HostCapacityReport);
 
-/// [`audit`], and shows what was computed for each host.
+/// [`audit`] without the cables; shows what was computed for each host.
 ///
 /// # Errors
 /// A query that fails, or a server that knows no host.
@@ -108,9 +112,6 @@ pub async fn audit_each(
         progress(done, all);
     }
     fleet.finish(plan.top);
-    let [raw, lost] = LINE_RATIOS.map(|ratio| plan.scope.cables(ratio));
-    let (raw, lost) = (client.query(&raw, Some(time)).await?, client.query(&lost, Some(time)).await?);
-    fleet.cables = worst_cables(&raw, &lost, &plan.scope.identity, plan.top);
     Ok(fleet)
 }
 

@@ -64,8 +64,6 @@ pub struct Problem {
     pub subject: String,
     /// The devices that it holds back.
     pub devices: Vec<String>,
-    /// What became of it.
-    pub change: ProblemChange,
     /// The first audit that saw it, in seconds since 1970.
     pub first_seen: f64,
     /// The last one.
@@ -335,10 +333,9 @@ fn judge(
     let mut lists: BTreeMap<ProblemChange, ProblemList> = BTreeMap::new();
     for ((host, kind, subject), span) in problems {
         let host_is_seen_now = hosts.get(&host).is_some_and(|host| host.last.0 == end);
-        let before = if span.first.0 == 0 { span.first.1 } else { BytesPerSecond(0.0) };
-        let now = if span.last.0 == end { span.last.1 } else { BytesPerSecond(0.0) };
-        let was = span.first.0 == 0;
-        let is = span.last.0 == end;
+        let (was, is) = (span.first.0 == 0, span.last.0 == end);
+        let before = if was { span.first.1 } else { BytesPerSecond(0.0) };
+        let now = if is { span.last.1 } else { BytesPerSecond(0.0) };
         let change = match (was, is) {
             _ if !host_is_seen_now => ProblemChange::Unknown,
             (false, false) => ProblemChange::Passed,
@@ -356,7 +353,6 @@ fn judge(
             kind,
             subject,
             devices: span.devices,
-            change,
             first_seen: seen(span.first.0),
             last_seen: seen(span.last.0),
             before,

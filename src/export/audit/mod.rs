@@ -200,19 +200,29 @@ fn csv_text(rows: Vec<Vec<String>>) -> Result<String, csv::Error> {
 /// Version of the document.
 const SCHEMA: u32 = 1;
 
+/// A host's identity by label.
+fn identity(fleet: &Fleet, id: &HostId) -> Map<String, Value> {
+    fleet.identity.iter().zip(id.0.iter()).map(|(label, value)| (label.clone(), json!(value))).collect()
+}
+
+/// A group's values by label.
+fn labels(fleet: &Fleet, values: &[String]) -> Map<String, Value> {
+    fleet.by.iter().zip(values).map(|(label, value)| (label.clone(), json!(value))).collect()
+}
+
+/// How many hosts are left out, and the first of them.
+fn left_out(fleet: &Fleet, hosts: &ExcludedHosts) -> Value {
+    json!({"count": hosts.count, "first": hosts.first.iter().map(|id| identity(fleet, id)).collect::<Vec<_>>()})
+}
+
 /// The document.
 ///
 /// # Errors
 /// None that a fleet can cause.
 pub fn json_document(fleet: &Fleet, exceeded: &[String]) -> Result<String, serde_json::Error> {
-    let identity = |id: &HostId| {
-        let pairs = fleet.identity.iter().zip(id.0.iter());
-        pairs.map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
-    };
-    let labels = |values: &[String]| {
-        fleet.by.iter().zip(values).map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
-    };
-    let left_out = |hosts: &ExcludedHosts| json!({"count": hosts.count, "first": hosts.first.iter().map(identity).collect::<Vec<_>>()});
+    let identity = |id: &HostId| identity(fleet, id);
+    let labels = |values: &[String]| labels(fleet, values);
+    let left_out = |hosts: &ExcludedHosts| left_out(fleet, hosts);
     let end = |end: &CableEnd| {
         json!({
             "host": identity(&end.host),

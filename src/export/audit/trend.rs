@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use super::text::{fabric, name, percent, table};
-use super::{SCHEMA, cells, csv_text, moment, with};
+use super::{SCHEMA, cells, csv_text, identity, labels, left_out, moment, with};
 use crate::fleet::facts::HostId;
 use crate::fleet::host::Sums;
 use crate::fleet::tally::{ExcludedHosts, Fleet};
@@ -321,14 +321,9 @@ pub fn csv_table(trend: &Trend, table: TrendTable) -> Result<String, csv::Error>
 /// None that a comparison can cause.
 pub fn json_document(trend: &Trend, exceeded: &[String]) -> Result<String, serde_json::Error> {
     let now = &trend.now;
-    let identity = |id: &HostId| {
-        let pairs = now.identity.iter().zip(id.0.iter());
-        pairs.map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
-    };
-    let labels = |values: &[String]| {
-        now.by.iter().zip(values).map(|(label, value)| (label.clone(), json!(value))).collect::<Map<_, _>>()
-    };
-    let excluded = |hosts: &ExcludedHosts| json!({"count": hosts.count, "first": hosts.first.iter().map(identity).collect::<Vec<_>>()});
+    let identity = |id: &HostId| identity(now, id);
+    let labels = |values: &[String]| labels(now, values);
+    let excluded = |hosts: &ExcludedHosts| left_out(now, hosts);
     let sums = |sums: &Sums| with("stranded_bytes_per_second", json!(sums.stranded()), sums);
     let problem = |problem: &Problem| {
         json!({
