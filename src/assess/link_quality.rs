@@ -6,13 +6,12 @@ use super::View;
 use super::limits::{
     ERRORS_CLEAR, LANE_HOLD, LOSS_CLEAR, LOST, RAW_COPPER, RAW_END, RAW_OPTICAL, UNEVEN, UNEVEN_LEAST,
 };
-use super::modules::module_of;
 use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::PortKey;
 use crate::model::line::{LOSS_WINDOW, Line, LineHistory, lossy};
-use crate::model::module::CableTechnology;
+use crate::model::module::{CableTechnology, Module};
 use crate::model::reason::FindingReason;
 use crate::model::time::BootTime;
 
@@ -37,7 +36,7 @@ pub fn quality(view: &View<'_>, verdicts: &mut Verdicts) {
                 continue;
             }
             let key = PortKey { device: device.name.clone(), port: port.number };
-            let limit = raw_limit(line, module_of(view, port).map(|module| module.identity.technology));
+            let limit = raw_limit(line, Module::of(view.snapshot, port).map(|module| module.identity.technology));
             match worst(&key, past, line, limit, now) {
                 Some(condition) => verdicts.found(condition.address(device.identity.pci_address)),
                 None => verdicts.ok(Check::LinkQuality),

@@ -43,8 +43,7 @@ fn silent(link: &NetdevLink, instant: bool) -> DownCause {
 
 /// What the card's firmware says of a link that is down, where an administrator lets it be read.
 fn from_firmware(view: &View<'_>, device: &RdmaDevice, port: &Port) -> Option<DownCause> {
-    let first = device.ports.first().is_some_and(|first| first.number == port.number);
-    let report = view.snapshot.all::<FirmwareReport>().find(|report| first && report.device == device.name)?;
+    let report = FirmwareReport::of(view.snapshot, device, port)?;
     let cause = report.link.cause()?;
     let (reason, text) = meaning(cause);
     let said = report.link.recommendation.as_deref().map_or_else(|| cause.to_string(), str::to_owned);

@@ -8,34 +8,27 @@ use super::verdicts::Verdicts;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::ids::PortKey;
-use crate::model::module::{Limits, Module, ModuleLane, ModuleState, ModuleValues, dbm};
+use crate::model::module::{Limits, Module, ModuleLane, ModuleLimits, ModuleState, ModuleValues, dbm};
 use crate::model::rdma::{Port, RdmaDevice};
 use crate::model::reason::FindingReason;
 
-/// The module of a port, if modules are read.
-pub(super) fn module_of<'a>(view: &View<'a>, port: &Port) -> Option<&'a Module> {
-    let netdev = port.netdev.as_deref()?;
-    view.snapshot.all::<Module>().find(|module| *module.netdev == *netdev)
-}
-
-/// All ports; none where no modules are read, so that hosts without that have no subjects.
+/// All ports; no port if no modules are read, so that hosts without that have no subjects.
 fn ports<'a>(view: &'a View<'_>) -> impl Iterator<Item = (&'a RdmaDevice, &'a Port, PortKey)> {
     let are_read = view.snapshot.all::<Module>().next().is_some();
-    view.snapshot.devices().filter(move |_| are_read).flat_map(|device| {
-        device.ports.iter().map(move |port| (device, port, PortKey { device: device.name.clone(), port: port.number }))
-    })
+    super::ports::ports(view).filter(move |_| are_read)
 }
 
 /// `module_fault`: a module says that it has a fault, or its temperature is beyond its alarm limits. Of a port that is
 /// down, it is the reason and no finding of its own.
 pub fn fault(view: &View<'_>, verdicts: &mut Verdicts) {
     for (device, port, key) in ports(view) {
-        let Some((module, values)) = module_of(view, port).and_then(|module| Some((module, module.values.as_ref()?)))
+        let Some((module, values)) =
+            Module::of(view.snapshot, port).and_then(|module| Some((module, module.values.as_ref()?)))
         else {
             verdicts.skipped(Check::ModuleFault);
             continue;
         };
-        let Some((reason, text)) = fault_of(module, values) else {
+        let Some((reason, text)) = fault_of(&module.limits, values) else {
             verdicts.ok(Check::ModuleFault);
             continue;
         };
@@ -60,11 +53,11 @@ pub fn fault(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-pub(super) fn fault_of(module: &Module, values: &ModuleValues) -> Option<(FindingReason, String)> {
+pub(super) fn fault_of(limits: &ModuleLimits, values: &ModuleValues) -> Option<(FindingReason, String)> {
     if values.state == Some(ModuleState::Fault) {
         return Some((FindingReason::StateFault, "its module reports a fault (CMIS state ModuleFault)".to_owned()));
     }
-    let (temperature, limits) = values.temperature.zip(module.limits.temperature)?;
+    let (temperature, limits) = values.temperature.zip(limits.temperature)?;
     let beyond = temperature.0 > limits.high_alarm || temperature.0 < limits.low_alarm;
     beyond.then(|| {
         let text = format!(
@@ -88,13 +81,13 @@ pub(super) struct Dim {
 /// than the other lanes. Limits that are missing or make no sense give no verdict.
 pub fn light(view: &View<'_>, verdicts: &mut Verdicts) {
     for (device, port, key) in ports(view) {
-        let module = module_of(view, port).filter(|_| port.is_active());
+        let module = Module::of(view.snapshot, port).filter(|_| port.is_active());
         let values = module.and_then(|module| Some((module, module.values.as_ref()?)));
         let Some((module, values)) = values.filter(|(_, values)| !values.lanes.is_empty()) else {
             verdicts.skipped(Check::ModuleLight);
             continue;
         };
-        let Some(dim) = dimmest(module, values) else {
+        let Some(dim) = dimmest(&module.limits, values) else {
             verdicts.ok(Check::ModuleLight);
             continue;
         };
@@ -120,11 +113,11 @@ pub fn light(view: &View<'_>, verdicts: &mut Verdicts) {
     }
 }
 
-pub(super) fn dimmest(module: &Module, values: &ModuleValues) -> Option<Dim> {
+pub(super) fn dimmest(limits: &ModuleLimits, values: &ModuleValues) -> Option<Dim> {
     type Side = (fn(&ModuleLane) -> Option<f64>, Option<Limits>, FindingReason, &'static str);
     let sides: [Side; 2] = [
-        (|lane| lane.receive, module.limits.receive, FindingReason::ReceiveLow, "receives"),
-        (|lane| lane.transmit, module.limits.transmit, FindingReason::TransmitLow, "sends"),
+        (|lane| lane.receive, limits.receive, FindingReason::ReceiveLow, "receives"),
+        (|lane| lane.transmit, limits.transmit, FindingReason::TransmitLow, "sends"),
     ];
     let mut found: Option<Dim> = None;
     for (power, limits, reason, verb) in sides {
@@ -171,7 +164,7 @@ mod tests {
     use crate::assess::testing::seen;
     use crate::model::counter::Counters;
     use crate::model::ids::DeviceName;
-    use crate::model::module::{CableTechnology, ModuleForm, ModuleIdentity, ModuleLimits};
+    use crate::model::module::{CableTechnology, ModuleForm, ModuleIdentity};
     use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, PortState};
     use crate::model::reading::Reading;
     use crate::model::time::BootTime;

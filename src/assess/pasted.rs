@@ -1,15 +1,12 @@
 //! What outputs of other tools mean: the same limits as for what is read here, and for each problem what to do first.
 
-use std::sync::Arc;
-
 use super::limits::{MODULE_HOT, RAW_OPTICAL};
 use super::links::meaning;
 use super::modules::{dimmest, fault_of};
 use crate::host::pasted::Pasted;
 use crate::model::firmware_link::FirmwareLink;
-use crate::model::ids::PciAddress;
-use crate::model::module::{Module, ModuleIdentity, ModuleLimits, ModuleValues};
-use crate::model::time::BootTime;
+use crate::model::line::LOSS_WINDOW;
+use crate::model::module::{ModuleLimits, ModuleValues};
 
 /// A sentence on what an output says, and whether it is a problem.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,44 +27,28 @@ impl Remark {
     }
 }
 
-/// Shortest time in which few errors say how often they happen, seconds.
-const LEAST_SECONDS: f64 = 720.0;
-
 /// Everything that an output says.
 pub fn remarks(pasted: &Pasted) -> Vec<Remark> {
     match pasted {
         Pasted::Firmware(link) => firmware(link),
         Pasted::Module(module) => {
-            let (identity, limits, values) = &**module;
-            of_module(identity, limits, values)
+            let (_, limits, values) = &**module;
+            of_module(limits, values)
         }
         Pasted::Statistics(statistics) => of_statistics(statistics),
         Pasted::Nothing(why) => vec![Remark::problem(why.clone())],
     }
 }
 
-/// A module as a fact, to be judged as those that are read here.
-pub fn as_module(identity: &ModuleIdentity, limits: &ModuleLimits, values: &ModuleValues) -> Module {
-    Module {
-        netdev: Arc::from(""),
-        pci_address: PciAddress { domain: 0, bus: 0, device: 0, function: 0 },
-        identity: Arc::new(identity.clone()),
-        limits: *limits,
-        values: Some(values.clone()),
-        at: BootTime(0),
-    }
-}
-
-fn of_module(identity: &ModuleIdentity, limits: &ModuleLimits, values: &ModuleValues) -> Vec<Remark> {
-    let module = as_module(identity, limits, values);
+fn of_module(limits: &ModuleLimits, values: &ModuleValues) -> Vec<Remark> {
     let mut out = Vec::new();
     out.extend(
-        fault_of(&module, values).map(|(_, text)| Remark::problem(format!("{text}: reseat it, then replace it"))),
+        fault_of(limits, values).map(|(_, text)| Remark::problem(format!("{text}: reseat it, then replace it"))),
     );
     if let Some(temperature) = values.temperature.filter(|value| limits.temperature.is_none() && value.0 > MODULE_HOT) {
         out.push(Remark::problem(format!("the module is hot ({temperature}): check airflow and fans")));
     }
-    out.extend(dimmest(&module, values).map(|dim| {
+    out.extend(dimmest(limits, values).map(|dim| {
         Remark::problem(format!("{}: clean the connectors at both ends, then check the other end's module", dim.text))
     }));
     if out.is_empty() && !values.lanes.is_empty() {
@@ -101,7 +82,8 @@ fn firmware(link: &FirmwareLink) -> Vec<Remark> {
     }
     let lost = link.symbol_errors.or(link.effective_errors).unwrap_or(0);
     match link.observed_seconds {
-        Some(seconds) if seconds < LEAST_SECONDS => {
+        // In less time a few errors do not say how often they happen.
+        Some(seconds) if seconds < LOSS_WINDOW.as_secs_f64() => {
             out.push(Remark::fine(format!("errors were counted for {seconds:.0} s only: look again after 12 minutes")));
         }
         _ if !is_up => {}
@@ -122,8 +104,8 @@ fn firmware(link: &FirmwareLink) -> Vec<Remark> {
             }
         }
     }
-    if let (Some(identity), Some(values)) = (&link.identity, &link.values) {
-        out.extend(of_module(identity, &link.limits, values));
+    if let Some(values) = link.values.as_ref().filter(|_| link.identity.is_some()) {
+        out.extend(of_module(&link.limits, values));
     }
     out
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use super::error::CliError;
 use super::output::print;
 use super::pasted_file;
-use crate::assess::pasted::{as_module, remarks};
+use crate::assess::pasted::remarks;
 use crate::export::path::module_lines;
 use crate::host::pasted::{Pasted, read};
 
@@ -39,11 +39,11 @@ fn facts(pasted: &Pasted) -> Vec<String> {
             let mut lines = vec![format!("link: {}", parts.collect::<Vec<_>>().join(", "))];
             lines.extend(link.recommendation.as_ref().map(|text| format!("firmware: {text}")));
             if let (Some(identity), Some(values)) = (&link.identity, &link.values) {
-                lines.extend(module_lines(&as_module(identity, &link.limits, values)));
+                lines.extend(module_lines(identity, &link.limits, Some(values)));
             }
             lines
         }
-        Pasted::Module(module) => module_lines(&as_module(&module.0, &module.1, &module.2)),
+        Pasted::Module(module) => module_lines(&module.0, &module.1, Some(&module.2)),
         Pasted::Statistics(statistics) => vec![format!("{} statistics", statistics.len())],
         Pasted::Nothing(_) => Vec::new(),
     }

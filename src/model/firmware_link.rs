@@ -5,6 +5,8 @@ use std::sync::Arc;
 use super::ids::DeviceName;
 use super::link::LinkCause;
 use super::module::{ModuleIdentity, ModuleLimits, ModuleValues};
+use super::rdma::{Port, RdmaDevice};
+use super::snapshot::Snapshot;
 
 /// A port in the words of its firmware. What it does not say is absent.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -50,6 +52,14 @@ pub struct FirmwareReport {
     pub device: DeviceName,
     /// Its port.
     pub link: FirmwareLink,
+}
+
+impl FirmwareReport {
+    /// The report on a port, if there is one.
+    pub fn of<'a>(snapshot: &'a Snapshot, device: &RdmaDevice, port: &Port) -> Option<&'a Self> {
+        let is_first = device.ports.first().is_some_and(|first| first.number == port.number);
+        snapshot.all::<Self>().find(|report| is_first && report.device == device.name)
+    }
 }
 
 impl FirmwareLink {

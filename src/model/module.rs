@@ -4,6 +4,8 @@ use std::sync::Arc;
 
 use super::ids::PciAddress;
 use super::labels::label_enum;
+use super::rdma::Port;
+use super::snapshot::Snapshot;
 use super::time::BootTime;
 use super::units::Celsius;
 
@@ -189,6 +191,14 @@ pub struct Module {
     pub values: Option<ModuleValues>,
     /// When the values were read; when the identity was, without values.
     pub at: BootTime,
+}
+
+impl Module {
+    /// The module of a port, if modules are read.
+    pub fn of<'a>(snapshot: &'a Snapshot, port: &Port) -> Option<&'a Self> {
+        let netdev = port.netdev.as_deref()?;
+        snapshot.all::<Self>().find(|module| *module.netdev == *netdev)
+    }
 }
 
 /// Light that is none: below -30 dBm.

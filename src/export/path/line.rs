@@ -7,7 +7,7 @@ use crate::model::health::NicTemperature;
 use crate::model::ids::PortKey;
 use crate::model::line::{FecCode, LineSummary};
 use crate::model::link::NetdevLink;
-use crate::model::module::{CableTechnology, Limits, Module, dbm};
+use crate::model::module::{CableTechnology, Limits, Module, ModuleIdentity, ModuleLimits, ModuleValues, dbm};
 use crate::model::rdma::{Port, RdmaDevice};
 use crate::watch::HostReport;
 
@@ -20,13 +20,16 @@ pub(super) fn line_lines(report: &HostReport, device: &RdmaDevice, port: &Port, 
             Some(cause) => format!("no link: {cause}"),
             None => "no link, and the driver gives no reason".to_owned(),
         }));
-        let module = report.snapshot.all::<Module>().find(|module| *module.netdev == *netdev);
-        out.extend(module.into_iter().flat_map(module_lines));
+        let module = Module::of(&report.snapshot, port);
+        out.extend(
+            module
+                .into_iter()
+                .flat_map(|module| module_lines(&module.identity, &module.limits, module.values.as_ref())),
+        );
         let technology = module.map(|module| module.identity.technology);
         out.extend(report.lines.get(netdev).and_then(|summary| errors(summary, technology)));
     }
-    let first = device.ports.first().is_some_and(|first| first.number == port.number);
-    let said = report.snapshot.all::<FirmwareReport>().find(|said| first && said.device == device.name);
+    let said = FirmwareReport::of(&report.snapshot, device, port);
     out.extend(said.and_then(|said| firmware(&said.link)));
     let sensors: Vec<String> = report
         .snapshot
@@ -88,15 +91,13 @@ fn errors(summary: &LineSummary, technology: Option<CableTechnology>) -> Option<
 }
 
 /// A module: what it is, how it does, and the light of its lanes.
-pub fn module_lines(module: &Module) -> Vec<String> {
-    let identity = &module.identity;
+pub fn module_lines(identity: &ModuleIdentity, limits: &ModuleLimits, values: Option<&ModuleValues>) -> Vec<String> {
     let mut what = vec![identity.form.as_str().to_ascii_uppercase(), identity.technology.words().to_owned()];
     let names = [&identity.vendor, &identity.part_number].into_iter().flatten().map(|text| &**text);
     let names = names.collect::<Vec<&str>>().join(" ");
     what.extend(Some(names).filter(|names| !names.is_empty()));
     what.extend(identity.serial_number.as_deref().map(|serial| format!("serial number {serial}")));
     what.extend(identity.length.map(|length| format!("{length} m")));
-    let values = module.values.as_ref();
     what.extend(values.and_then(|values| values.temperature).map(|temperature| temperature.to_string()));
     what.extend(values.and_then(|values| values.state).map(|state| state.as_str().replace('_', " ")));
     let mut out = vec![format!("module: {}", what.join(", "))];
@@ -105,10 +106,7 @@ pub fn module_lines(module: &Module) -> Vec<String> {
             let bar = power.zip(limits).map(|(power, limits)| format!(" {}", bar(power, limits))).unwrap_or_default();
             power.map(|power| format!("{word}{bar} {}", dbm(power)))
         };
-        let sides = [
-            side("receives", lane.receive, module.limits.receive),
-            side("sends", lane.transmit, module.limits.transmit),
-        ];
+        let sides = [side("receives", lane.receive, limits.receive), side("sends", lane.transmit, limits.transmit)];
         let sides: Vec<String> = sides.into_iter().flatten().collect();
         out.extend((!sides.is_empty()).then(|| format!("lane {number} {}", sides.join(", "))));
     }
