@@ -262,7 +262,7 @@ fn words(numbers: impl Iterator<Item = u32>) -> (String, usize) {
     (words.join(" "), named)
 }
 
-/// The commands that show and mend it.
+/// The commands that show and fix it.
 fn advice(view: &View<'_>, placed: &Placed<'_>, off: &[&IrqVector]) -> String {
     let own = usable(view, placed.own);
     let (list, named) = words(off.iter().map(|vector| vector.irq));
@@ -397,15 +397,12 @@ pub fn drifted(view: &View<'_>, verdicts: &mut Verdicts) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::SystemTime;
 
     use super::*;
-    use crate::assess::capacity::HostCapacity;
+    use crate::assess::testing::seen_after;
     use crate::model::host::NumaNode;
-    use crate::model::policy::Policy;
     use crate::model::snapshot::Fact;
-    use crate::model::time::{BootTime, Timestamp};
-    use crate::model::topology::Topology;
+    use crate::model::time::BootTime;
 
     /// What `irq_piled_up` and `irq_remote` say of six vectors of a card on node 1 that CPU 0 served so often each.
     fn found(count: u64) -> Vec<(&'static str, Severity)> {
@@ -424,32 +421,25 @@ mod tests {
         let function =
             IrqFunction { address, numa_node: Some(1), vectors: (40..46).map(vector).collect(), at: BootTime(0) };
         let host = IrqHost { online: Some(cpus("0-15")), ..IrqHost::default() };
-        let stamp = Timestamp { tick: BootTime(0), wall: SystemTime::UNIX_EPOCH };
         let node = |id, cpus: &str| NumaNode { id, cpus: Some(Arc::from(cpus)) };
         let facts: Vec<Fact> =
             vec![Arc::new(function), Arc::new(host), Arc::new(node(0, "0-7")), Arc::new(node(1, "8-15"))];
-        let snapshot = Snapshot::new(stamp, facts, Vec::new());
-        let mut history = History { nodes: NodeCpus::of(&snapshot), ..History::default() };
         let past = IrqHistory {
             served: Some(BTreeMap::from([(0, count * 6)])),
             recent: (40..46).map(|irq| (irq, vec![(0, count)])).collect(),
             ..IrqHistory::default()
         };
-        history.irqs.insert(address, past);
-        let (topology, policy) = (Topology::default(), Policy::default());
-        let lanes = HostCapacity::new(&snapshot, &topology);
-        let view = View {
-            snapshot: &snapshot,
-            topology: &topology,
-            lanes: &lanes,
-            history: &history,
-            policy: &policy,
-            instant: false,
+        let history = |snapshot: &Snapshot| History {
+            nodes: NodeCpus::of(snapshot),
+            irqs: BTreeMap::from([(address, past)]),
+            ..History::default()
         };
-        let mut verdicts = Verdicts::default();
-        piled_up(&view, &mut verdicts);
-        remote(&view, &mut verdicts);
-        verdicts.conditions.iter().map(|found| (found.check.as_str(), found.severity)).collect()
+        seen_after(facts, history, |view| {
+            let mut verdicts = Verdicts::default();
+            piled_up(view, &mut verdicts);
+            remote(view, &mut verdicts);
+            verdicts.conditions.iter().map(|found| (found.check.as_str(), found.severity)).collect()
+        })
     }
 
     #[test]

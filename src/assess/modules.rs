@@ -161,10 +161,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::assess::testing::seen;
+    use crate::assess::testing::{self, seen};
     use crate::model::counter::Counters;
     use crate::model::ids::DeviceName;
-    use crate::model::module::{CableTechnology, ModuleForm, ModuleIdentity};
     use crate::model::rdma::{DeviceIdentity, LinkLayer, PhysicalState, PortState};
     use crate::model::reading::Reading;
     use crate::model::time::BootTime;
@@ -197,22 +196,9 @@ mod tests {
             counters: Counters::default(),
             counters_at: BootTime(0),
         };
-        let identity = ModuleIdentity {
-            form: ModuleForm::Osfp,
-            technology: CableTechnology::Optical,
-            vendor: None,
-            part_number: None,
-            serial_number: None,
-            revision: None,
-            firmware_version: None,
-            length: None,
-        };
         let light = Limits::new(0.1e-3, 0.15e-3, 1.5e-3, 2e-3).filter(|_| limits);
         let lane = |receive| ModuleLane { receive: Some(receive), transmit: Some(1e-3), bias: None };
         let module = Module {
-            netdev: Arc::from("eth2"),
-            pci_address: "0000:81:00.0".parse().unwrap(),
-            identity: Arc::new(identity),
             limits: ModuleLimits {
                 temperature: Limits::new(-5.0, 0.0, 70.0, 75.0),
                 receive: light,
@@ -225,7 +211,7 @@ mod tests {
                 voltage: None,
                 lanes: receive.map(lane).to_vec(),
             }),
-            at: BootTime(0),
+            ..testing::module("eth2", "0000:81:00.0")
         };
         seen(vec![Arc::new(device), Arc::new(module)], |view| {
             let mut verdicts = Verdicts { conditions: before, ..Verdicts::default() };

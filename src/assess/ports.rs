@@ -42,7 +42,7 @@ pub fn baseline_key(history: &History, device: &RdmaDevice) -> String {
     same.map_or_else(|| device.name.to_string(), |(key, _)| key.clone())
 }
 
-/// A port's state; where it has none, the check is told that it is not known.
+/// A port's state; without one, the check's verdict is unknown.
 pub(super) fn state(port: &Port, check: Check, key: &PortKey, verdicts: &mut Verdicts) -> Option<PortState> {
     match port.state {
         Reading::Value(state) => return Some(state),

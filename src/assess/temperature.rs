@@ -124,10 +124,9 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::assess::testing::seen;
-    use crate::model::module::{CableTechnology, ModuleForm, ModuleIdentity, ModuleLimits, ModuleValues};
+    use crate::assess::testing::{self, seen};
+    use crate::model::module::ModuleValues;
     use crate::model::snapshot::Fact;
-    use crate::model::time::BootTime;
 
     fn sensor(address: &str, label: &str, value: f64, critical: Option<f64>) -> Fact {
         Arc::new(NicTemperature {
@@ -174,26 +173,9 @@ mod tests {
 
     /// A module without limits of its own.
     fn module(address: &str, netdev: &str, degrees: f64) -> Fact {
-        let identity = ModuleIdentity {
-            form: ModuleForm::Osfp,
-            technology: CableTechnology::Optical,
-            vendor: None,
-            part_number: None,
-            serial_number: None,
-            revision: None,
-            firmware_version: None,
-            length: None,
-        };
         let values =
             ModuleValues { state: None, temperature: Some(Celsius(degrees)), voltage: None, lanes: Vec::new() };
-        Arc::new(Module {
-            netdev: Arc::from(netdev),
-            pci_address: address.parse().unwrap(),
-            identity: Arc::new(identity),
-            limits: ModuleLimits::default(),
-            values: Some(values),
-            at: BootTime(0),
-        })
+        Arc::new(Module { values: Some(values), ..testing::module(netdev, address) })
     }
 
     #[test]

@@ -266,7 +266,7 @@ impl BenchmarkRunner<'_> {
             return Measurement::unavailable(iperf::PROGRAM);
         }
         (self.progress)(iperf::PROGRAM);
-        // Without an answer from the kernel nobody knows where the data would go.
+        // Where the data would go is unknown until the kernel responds.
         let Some(Ok(mut kernel)) = self.route.map(|connect| connect()) else {
             let why = "the kernel does not say which route it would use".to_owned();
             return Measurement::skipped(SkipReason::Unknown, why);
@@ -345,7 +345,7 @@ fn counted(
     Ok(Some("the port's counters did not rise: the data stayed inside the card".to_owned()))
 }
 
-/// The probes of a host that need nobody else: a loop on each active port, and memory. VFs share their PF's lane.
+/// The probes of a host that need nobody else: a loop on each active port, and memory. VFs share their PF's path.
 pub fn own(report: &HostReport) -> Vec<BenchmarkKey> {
     let is_vf = |device: &&RdmaDevice| {
         let function = device.identity.pci_address.and_then(|address| report.snapshot.function(address));

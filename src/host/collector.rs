@@ -56,6 +56,12 @@ impl Filter {
     pub fn pattern(text: &str) -> Result<regex_lite::Regex, regex_lite::Error> {
         regex_lite::Regex::new(&format!("^(?:{text})$"))
     }
+
+    /// A pattern as the user wrote it.
+    pub fn pattern_text(pattern: &regex_lite::Regex) -> &str {
+        let whole = pattern.as_str();
+        whole.strip_prefix("^(?:").and_then(|text| text.strip_suffix(")$")).unwrap_or(whole)
+    }
 }
 
 /// How deep a pass reads.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::collector::{DeviceReader, ReadContext};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::text;
 use crate::model::datapath::{DataPath, Failover, PathInUse};
 use crate::model::snapshot::Fact;
@@ -49,7 +49,7 @@ fn data_path(cx: &mut ReadContext<'_>, class: &Path, name: &str) -> Option<DataP
     let own = device(cx, &directory);
     let vf = lower.into_iter().find(|lower| device(cx, &class.join(lower)) != own);
     let is_up = vf.is_some_and(|vf| {
-        let state = PolledFile::new(class.join(vf).join("operstate")).read(cx, text::label).value();
+        let state = read_once(cx, &class.join(vf).join("operstate"), text::label);
         state.is_some_and(|state| matches!(&*state, "up" | "unknown" | "dormant"))
     });
     let in_use = if is_up { PathInUse::Vf } else { PathInUse::Synthetic };

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::collector::ReadContext;
-use super::io::{LONGEST, OpenFile, reason_of};
+use super::io::{HostIo, LONGEST, OpenFile, reason_of};
 use crate::model::reading::{ReadError, Reading};
 use crate::model::time::BootTime;
 
@@ -236,6 +236,14 @@ pub(super) fn read_once<T>(
     parse: impl FnOnce(&[u8]) -> Reading<T>,
 ) -> Option<T> {
     PolledFile::new(path.to_owned()).read(cx, parse).value()
+}
+
+/// The beginning of a file, up to `most` bytes.
+pub(super) fn content(io: &dyn HostIo, path: &Path, most: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; most];
+    let length = io.open(path)?.read(&mut bytes)?;
+    bytes.truncate(length);
+    Ok(bytes)
 }
 
 #[cfg(test)]

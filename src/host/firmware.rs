@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Spec};
+use super::file::content;
 use super::function::DeviceInventory;
 use super::io::{DirStamp, reason_of};
 use super::mstlink::{LONGEST, parse};
@@ -91,23 +92,11 @@ struct SeenFile {
     since: BootTime,
 }
 
-impl FirmwareReader {
-    fn contents(&self, cx: &mut ReadContext<'_>) -> std::io::Result<Vec<u8>> {
-        let mut file = cx.host.io.open(&self.place.file)?;
-        let mut bytes = Vec::new();
-        loop {
-            let read = file.read_at(bytes.len() as u64, &mut cx.buffer[..])?;
-            bytes.extend_from_slice(cx.buffer.get(..read).unwrap_or_default());
-            if read == 0 || bytes.len() > LONGEST {
-                return Ok(bytes);
-            }
-        }
-    }
-}
-
 impl DeviceReader for FirmwareReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
-        let read = cx.host.io.stamp(&self.place.file).and_then(|stamp| Ok((stamp, self.contents(cx)?)));
+        let (io, file) = (&*cx.host.io, &self.place.file);
+        // One byte more shows that a file is too long.
+        let read = io.stamp(file).and_then(|stamp| Ok((stamp, content(io, file, LONGEST + 1)?)));
         let (stamp, bytes) = match read {
             Ok(read) => read,
             Err(error) => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, Filter, GoneReader, ReadContext, Setup, Spec};
-use super::file::{Attribute, AttributeFile, CachedAttribute, PolledFile, read_once};
+use super::file::{Attribute, AttributeFile, CachedAttribute, read_once};
 use super::function::{DeviceFunction, DeviceInventory, address_of};
 use super::io::{DirStamp, reason_of};
 use super::rdma::interface;
@@ -146,22 +146,21 @@ fn bond_members(cx: &mut ReadContext<'_>, interface: &Path) -> Vec<(PathBuf, Str
 fn bond_of(cx: &ReadContext<'_>, directory: &Path) -> Result<Option<Arc<str>>, (PathBuf, ReadError)> {
     let failed = |path: PathBuf, error: &io::Error| reason_of(error).map_or(Ok(None), |reason| Err((path, reason)));
     let (member, master) = (directory.join("bonding_slave"), directory.join("master"));
-    if let Err(error) = cx.host.io.stamp(&member) {
-        if reason_of(&error).is_some() {
-            return failed(member, &error);
-        }
-        let bonding = match cx.host.resolve(&master) {
-            Ok(master) => master.join("bonding"),
-            Err(error) => return failed(master, &error),
-        };
+    let mark = cx.host.io.stamp(&member).err();
+    if let Some(error) = mark.as_ref().filter(|error| reason_of(error).is_some()) {
+        return failed(member, error);
+    }
+    let bond = match cx.host.resolve(&master) {
+        Ok(bond) => bond,
+        Err(error) => return failed(master, &error),
+    };
+    if mark.is_some() {
+        let bonding = bond.join("bonding");
         if let Err(error) = cx.host.io.stamp(&bonding) {
             return failed(bonding, &error);
         }
     }
-    match cx.host.io.link(&master) {
-        Ok(target) => Ok(target.file_name().and_then(|name| name.to_str()).map(Arc::from)),
-        Err(error) => failed(master, &error),
-    }
+    Ok(bond.file_name().and_then(|name| name.to_str()).map(Arc::from))
 }
 
 /// The interfaces of a device. A sub-function has its own beside it; those of the function below which it hangs
@@ -241,8 +240,8 @@ impl NetdevReader {
     }
 
     fn bond_active(&self, cx: &mut ReadContext<'_>) -> Option<bool> {
-        let state = PolledFile::new(self.location.directory.join("bonding_slave/state")).read(cx, text::label);
-        state.value().map(|state| &*state == "active")
+        let state = read_once(cx, &self.location.directory.join("bonding_slave/state"), text::label);
+        state.map(|state| &*state == "active")
     }
 
     fn files(&mut self) -> [&mut dyn AttributeFile; 7] {

@@ -1,6 +1,7 @@
 //! Interfaces of a guest that send through a VF while there is one, and through the hypervisor else.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::labels::label_enum;
 use super::time::BootTime;
@@ -37,6 +38,12 @@ pub struct DataPath {
     /// What it uses: the VF while that is joined and up.
     pub in_use: PathInUse,
 }
+
+/// How long it is remembered that an interface left its VF.
+pub const LOSSES_REMEMBERED: Duration = Duration::from_secs(3600);
+
+/// Most of these moments: one that leaves its VF every second does so 3600 times an hour.
+pub const MOST_LOSSES: usize = 4096;
 
 /// What the kernel log says of such an interface.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

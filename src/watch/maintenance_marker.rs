@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 /// How long a pass waits for an answer. Files in memory and on disks answer long before.
 const WAIT: Duration = Duration::from_millis(100);
-/// After so long without an answer the log says so.
+/// A file system that has not responded for so long is logged.
 const LATE: Duration = Duration::from_secs(5);
 
 /// Whether a file exists; tests make it hang.

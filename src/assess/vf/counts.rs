@@ -3,6 +3,7 @@
 use super::Scene;
 use crate::assess::limits::VF_HOLD;
 use crate::assess::verdicts::Verdicts;
+use crate::host::collector::Filter;
 use crate::model::check::{Check, Severity};
 use crate::model::finding::{Condition, Subject};
 use crate::model::policy::VfPolicy;
@@ -14,20 +15,19 @@ use crate::model::units::{counted, counted_as};
 /// that could not be had says nothing.
 pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     for pf in &scene.pfs {
-        let present = u32::try_from(pf.present()).unwrap_or(u32::MAX);
-        let expected = scene.view.policy.vf_count(pf);
         // What is gone already of a removal that waits says nothing; that it waits is `vf_map_stale`.
         if pf.vfs.iter().any(|vf| vf.leaving) {
             verdicts.ok(Check::VfCountMismatch);
             continue;
         }
-        let found = match (pf.configured, pf.reported) {
-            _ if expected.is_some_and(|expected| present < expected) => {
-                let expected = expected.unwrap_or_default();
+        let present = u32::try_from(pf.present()).unwrap_or(u32::MAX);
+        let expected = scene.view.policy.vf_count(pf);
+        let found = match (expected, pf.configured, pf.reported) {
+            (Some(expected), ..) if present < expected => {
                 let severity = if present == 0 { Severity::Critical } else { Severity::Warning };
                 Some((severity, FindingReason::Policy, describe_missing(pf, expected, present)))
             }
-            (Some(configured), _) if configured != present => Some((
+            (_, Some(configured), _) if configured != present => Some((
                 Severity::Warning,
                 FindingReason::Links,
                 format!(
@@ -38,7 +38,7 @@ pub(super) fn mismatch(scene: &Scene<'_>, verdicts: &mut Verdicts) {
                     counted_as(present, "has", "have")
                 ),
             )),
-            (_, Some(reported)) if reported != present => Some((
+            (.., Some(reported)) if reported != present => Some((
                 Severity::Warning,
                 FindingReason::NetlinkList,
                 format!(
@@ -89,12 +89,7 @@ pub(super) fn unmatched(scene: &Scene<'_>, verdicts: &mut Verdicts) {
     if rules.is_empty() {
         return;
     }
-    // A rule's pattern is that of whole names.
-    let pattern = |rule: &VfPolicy| {
-        let text = rule.pfs.as_str();
-        text.strip_prefix("^(?:").and_then(|text| text.strip_suffix(")$")).unwrap_or(text).to_owned()
-    };
-    let of = |rule: &&VfPolicy| format!("{} of \"{}\"", rule.count, pattern(rule));
+    let of = |rule: &&VfPolicy| format!("{} of \"{}\"", rule.count, Filter::pattern_text(&rule.pfs));
     let expected: Vec<String> = rules.iter().map(of).collect();
     let summary = format!(
         "The policy expects VFs of PFs that this host does not have: {} (policy.vfs). Check that the card is there \

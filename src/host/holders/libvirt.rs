@@ -20,24 +20,29 @@ use crate::model::sriov::Mac;
 use crate::model::text;
 
 /// Longest file that is read: a large domain has about 50 KiB.
-pub(super) const LONGEST: usize = 1 << 20;
+const LONGEST: usize = 1 << 20;
 
 /// The reader.
 #[derive(Default)]
 pub struct LibvirtReader {
-    live: DomainDirectory,
-    defined: DomainDirectory,
+    live: XmlDirectory<Domain>,
+    defined: XmlDirectory<Domain>,
 }
 
-/// One directory of domains.
-#[derive(Default)]
-struct DomainDirectory {
-    /// Files by path: the stamp when read and the domain in it. Libvirt replaces files whole, so an equal stamp means
-    /// an unchanged file.
-    files: BTreeMap<PathBuf, (DirStamp, Option<Domain>)>,
+/// One directory of libvirt's: a file for each domain or network.
+pub(super) struct XmlDirectory<T> {
+    /// Files by path: the stamp when read and what is in it. Libvirt replaces files whole, so an equal stamp means an
+    /// unchanged file.
+    files: BTreeMap<PathBuf, (DirStamp, Option<T>)>,
     /// Why something could not be read.
     trouble: Option<ReadError>,
     there: bool,
+}
+
+impl<T> Default for XmlDirectory<T> {
+    fn default() -> Self {
+        Self { files: BTreeMap::new(), trouble: None, there: false }
+    }
 }
 
 /// Where live statuses and definitions are, of domains and of networks.
@@ -53,10 +58,10 @@ pub(super) fn networks(roots: &Roots) -> PathBuf {
 impl DeviceReader for LibvirtReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
         let (run, etc) = (cx.host.roots.run_libvirt.join("qemu"), cx.host.roots.libvirt.join("qemu"));
-        self.live.read(cx, &run);
-        self.defined.read(cx, &etc);
-        let mut domains: Vec<Domain> = self.live.domains().cloned().collect();
-        for domain in self.defined.domains() {
+        self.live.read(cx, &run, domain);
+        self.defined.read(cx, &etc, domain);
+        let mut domains: Vec<Domain> = self.live.all().cloned().collect();
+        for domain in self.defined.all() {
             if !domains.iter().any(|live| live.name == domain.name) {
                 domains.push(domain.clone());
             }
@@ -74,12 +79,14 @@ impl DeviceReader for LibvirtReader {
     }
 }
 
-impl DomainDirectory {
-    fn domains(&self) -> impl Iterator<Item = &Domain> {
-        self.files.values().filter_map(|(_, domain)| domain.as_ref())
+impl<T> XmlDirectory<T> {
+    /// What is in its files.
+    pub(super) fn all(&self) -> impl Iterator<Item = &T> {
+        self.files.values().filter_map(|(_, content)| content.as_ref())
     }
 
-    fn read(&mut self, cx: &mut ReadContext<'_>, path: &Path) {
+    /// Reads the files that changed. `parse` gives `None` for a damaged one.
+    pub(super) fn read(&mut self, cx: &mut ReadContext<'_>, path: &Path, parse: fn(&[u8]) -> Option<T>) {
         let listed = cx.host.io.list(path);
         (self.there, self.trouble) = (listed.is_ok(), listed.as_ref().err().and_then(reason_of));
         let names = listed.unwrap_or_default();
@@ -88,16 +95,16 @@ impl DomainDirectory {
         for path in paths {
             let Ok(stamp) = cx.host.io.stamp(&path) else { continue };
             if self.files.get(&path).is_none_or(|(known, _)| *known != stamp) {
-                self.read_file(cx, path, stamp);
+                self.read_file(cx, path, stamp, parse);
             }
         }
     }
 
-    fn read_file(&mut self, cx: &mut ReadContext<'_>, path: PathBuf, stamp: DirStamp) {
-        let domain = match content(&*cx.host.io, &path, LONGEST) {
+    fn read_file(&mut self, cx: &mut ReadContext<'_>, path: PathBuf, stamp: DirStamp, parse: fn(&[u8]) -> Option<T>) {
+        let content = match content(&*cx.host.io, &path, LONGEST) {
             // A file that is being written is read again on the next pass.
             Ok(bytes) if bytes.is_empty() => return,
-            Ok(bytes) => domain(&bytes).or_else(|| {
+            Ok(bytes) => parse(&bytes).or_else(|| {
                 cx.fault(&path, ReadError::Malformed);
                 None
             }),
@@ -111,11 +118,11 @@ impl DomainDirectory {
                 return;
             }
         };
-        self.files.insert(path, (stamp, domain));
+        self.files.insert(path, (stamp, content));
     }
 }
 
-pub(super) fn is_xml(name: &str) -> bool {
+fn is_xml(name: &str) -> bool {
     Path::new(name).extension().is_some_and(|extension| extension == "xml")
 }
 

@@ -11,12 +11,12 @@ mod qemu;
 pub mod recorded;
 
 use std::io;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::collector::{Collector, DeviceReader, Discovered, GoneReader, ReadContext, Setup, Spec};
-use super::io::{Capabilities, HostIo, reason_of};
+use super::file::content;
+use super::io::{Capabilities, reason_of};
 use crate::model::holder::{CgroupOwner, MissingAccess};
 use crate::model::reading::ReadError;
 
@@ -76,14 +76,6 @@ const fn hides_list(capabilities: Capabilities) -> MissingAccess {
         (false, true) => MissingAccess::Search,
         (true, _) => hides_target(capabilities),
     }
-}
-
-/// The beginning of a file, up to `most` bytes.
-fn content(io: &dyn HostIo, path: &Path, most: usize) -> io::Result<Vec<u8>> {
-    let mut bytes = vec![0; most];
-    let length = io.open(path)?.read(&mut bytes)?;
-    bytes.truncate(length);
-    Ok(bytes)
 }
 
 /// The numbers of the processes that `/proc` shows.

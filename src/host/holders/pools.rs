@@ -1,19 +1,14 @@
 //! What keeps functions ready for guests that are still to come: device plugins of a Kubernetes node, which has a control
 //! group for its pods (`sys/fs/cgroup/kubepods*`), and libvirt's networks (`/etc/libvirt/qemu/networks/*.xml`).
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::reader::Reader;
 
-use super::content;
-use super::libvirt::{LONGEST, address, attributes, is_xml, networks};
+use super::libvirt::{XmlDirectory, address, attributes, networks};
 use crate::host::collector::{DeviceReader, ReadContext};
-use crate::host::io::{DirStamp, reason_of};
 use crate::model::holder::{FunctionNetwork, FunctionPools};
-use crate::model::reading::ReadError;
 use crate::model::snapshot::Fact;
 
 /// Where the control groups of pods are: version 2 of control groups, then hierarchies of version 1.
@@ -24,48 +19,16 @@ const POD_GROUPS: [&str; 2] = ["kubepods.slice", "kubepods"];
 /// The reader.
 #[derive(Default)]
 pub(super) struct PoolReader {
-    /// Definitions by path: the stamp when read and the network in it.
-    networks: BTreeMap<PathBuf, (DirStamp, Option<FunctionNetwork>)>,
+    networks: XmlDirectory<FunctionNetwork>,
 }
 
 impl DeviceReader for PoolReader {
     fn read(&mut self, cx: &mut ReadContext<'_>) -> Vec<Fact> {
-        self.read_networks(cx);
-        let networks = self.networks.values().filter_map(|(_, network)| network.clone()).collect();
-        vec![Arc::new(FunctionPools { kubernetes: has_pods(cx), networks })]
-    }
-}
-
-impl PoolReader {
-    fn read_networks(&mut self, cx: &mut ReadContext<'_>) {
-        let directory = networks(&cx.host.roots);
         // Whether libvirt's files are readable at all is said beside the domains.
-        let names = cx.host.io.list(&directory).unwrap_or_default();
-        let paths: Vec<PathBuf> = names.iter().filter(|name| is_xml(name)).map(|name| directory.join(name)).collect();
-        self.networks.retain(|known, _| paths.contains(known));
-        for path in paths {
-            let Ok(stamp) = cx.host.io.stamp(&path) else { continue };
-            if self.networks.get(&path).is_some_and(|(known, _)| *known == stamp) {
-                continue;
-            }
-            match content(&*cx.host.io, &path, LONGEST) {
-                // A file that is being written is read again on the next pass.
-                Ok(bytes) if bytes.is_empty() => {}
-                Ok(bytes) => {
-                    let network = network(&bytes);
-                    if network.is_none() {
-                        cx.fault(&path, ReadError::Malformed);
-                    }
-                    self.networks.insert(path, (stamp, network.filter(|network| !network.is_empty())));
-                }
-                Err(error) => {
-                    if let Some(reason) = reason_of(&error).filter(|reason| *reason != ReadError::Permission) {
-                        cx.fault(&path, reason);
-                    }
-                    self.networks.remove(&path);
-                }
-            }
-        }
+        let directory = networks(&cx.host.roots);
+        self.networks.read(cx, &directory, network);
+        let networks = self.networks.all().filter(|network| !network.is_empty()).cloned().collect();
+        vec![Arc::new(FunctionPools { kubernetes: has_pods(cx), networks })]
     }
 }
 

@@ -137,7 +137,7 @@ impl DeviceReader for IrqReader {
 impl IrqReader {
     fn host(&mut self, cx: &mut ReadContext<'_>) -> IrqHost {
         let mut cpus = |name: &str| -> Option<CpuSet> {
-            PolledFile::new(cx.host.sysfs.join("devices/system/cpu").join(name)).read(cx, list).value()
+            read_once(cx, &cx.host.sysfs.join("devices/system/cpu").join(name), list)
         };
         let (online, offline, isolated) = (cpus("online"), cpus("offline"), cpus("isolated"));
         IrqHost { online, offline, isolated, irqbalance: self.irqbalance.is_running(cx) }

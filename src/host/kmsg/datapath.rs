@@ -3,18 +3,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::record::When;
-use crate::model::datapath::DataPathLog;
+use crate::model::datapath::{DataPathLog, LOSSES_REMEMBERED, MOST_LOSSES};
 use crate::model::time::BootTime;
 
-/// How long ago is still remembered.
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// Most interfaces, and moments of each: a guest has some, and one that switches every second has 3600 an hour.
+/// Most interfaces: a guest has some.
 const MOST_INTERFACES: usize = 64;
-const MOST_MOMENTS: usize = 4096;
 
 /// What a line says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,7 +90,7 @@ impl DataPathLogs {
             log.returned += u64::from(is_new && matches!(said, Said::Returned | Said::ReturnedToVf));
             if matches!(said, Said::FromVf | Said::RevokedFromVf) {
                 log.left.push(at(when));
-                let surplus = log.left.len().saturating_sub(MOST_MOMENTS);
+                let surplus = log.left.len().saturating_sub(MOST_LOSSES);
                 log.left.drain(..surplus);
             }
         }
@@ -104,7 +99,7 @@ impl DataPathLogs {
     /// What was said, without what is long ago.
     pub(super) fn logs(&mut self, now: BootTime) -> Vec<DataPathLog> {
         for log in self.by_interface.values_mut() {
-            log.left.retain(|at| now.since(*at) <= HOUR);
+            log.left.retain(|at| now.since(*at) <= LOSSES_REMEMBERED);
         }
         self.by_interface.values().cloned().collect()
     }

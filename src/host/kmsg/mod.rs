@@ -21,7 +21,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use super::collector::{Collector, DeviceReader, Discovered, ReadContext, Setup, Spec};
-use super::file::PolledFile;
+use super::file::read_once;
 use super::io::{Host, OpenFile, reason_of};
 use super::system;
 use crate::model::kmsg::MessageSource;
@@ -386,9 +386,9 @@ impl Log {
     /// A recorded host's clock stands at its uptime; where it does not say, at its newest line.
     fn set_clocks(&mut self, cx: &mut ReadContext<'_>, (micros, seconds): Newest) {
         if let (None, Some(micros)) = (self.boot, micros) {
-            let mut file = PolledFile::new(cx.host.procfs.join("uptime"));
             let newest = Duration::from_micros(micros);
-            let uptime = file.read(cx, system::uptime).value().map_or(newest, |uptime| uptime.max(newest));
+            let uptime = read_once(cx, &cx.host.procfs.join("uptime"), system::uptime)
+                .map_or(newest, |uptime| uptime.max(newest));
             self.boot = Some(cx.now - uptime);
         }
         if let (None, Some(seconds)) = (self.wall, seconds) {

@@ -14,7 +14,7 @@ use crate::host::io::{DirStamp, HostIo};
 use crate::host::memory::MemoryHost;
 use crate::model::kmsg::{KernelLog, MessageKind, MessageSource};
 
-/// A ring of records as the kernel has it: the oldest are dropped, a reader that missed some is told so once.
+/// A ring of records as the kernel has it: the oldest are dropped, a reader that missed some gets one error.
 #[derive(Default)]
 struct Ring(Mutex<State>);
 
@@ -34,7 +34,7 @@ impl Default for State {
     }
 }
 
-/// Records that a ring holds unless told otherwise.
+/// Records that a ring holds by default.
 const HOLDS: usize = 5_000;
 
 impl Ring {
@@ -117,14 +117,14 @@ impl HostIo for Live {
 
 struct Logs {
     host: Host,
-    lane: Box<dyn DeviceReader>,
+    reader: Box<dyn DeviceReader>,
 }
 
 impl Logs {
     fn new(host: Host) -> Self {
         let mut collector = make(&Setup { host: host.clone(), filter: Filter::default() });
         let found = collector.discover(&mut ReadContext::new(&host, BootTime(0), Depth::Full)).unwrap();
-        Self { lane: collector.open(&found[0]), host }
+        Self { reader: collector.open(&found[0]), host }
     }
 
     fn live(ring: &Arc<Ring>) -> Self {
@@ -134,7 +134,7 @@ impl Logs {
 
     fn read(&mut self, second: i64) -> KernelLog {
         let mut cx = ReadContext::new(&self.host, BootTime(second * 1000), Depth::Full);
-        let facts = self.lane.read(&mut cx);
+        let facts = self.reader.read(&mut cx);
         assert_eq!(cx.faults, []);
         facts[0].downcast_ref::<KernelLog>().unwrap().clone()
     }

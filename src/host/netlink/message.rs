@@ -105,10 +105,9 @@ impl<'a> Attributes<'a> {
     }
 }
 
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u16, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
+impl<'a> Attributes<'a> {
+    /// The next attribute with its type, the flags of its type, and its value.
+    pub fn next_with_flags(&mut self) -> Option<(u16, u16, &'a [u8])> {
         loop {
             let [l0, l1, t0, t1] = *self.rest.first_chunk()?;
             let length = usize::from(u16::from_ne_bytes([l0, l1]));
@@ -117,11 +116,20 @@ impl<'a> Iterator for Attributes<'a> {
                 return None;
             };
             self.rest = self.rest.get(length.next_multiple_of(4)..).unwrap_or_default();
-            let kind = u16::from_ne_bytes([t0, t1]) & NLA_TYPE_MASK;
-            if kind != 0 || self.from_zero {
-                return Some((kind, value));
+            let kind = u16::from_ne_bytes([t0, t1]);
+            let flags = kind & !NLA_TYPE_MASK;
+            if kind != flags || self.from_zero {
+                return Some((kind & NLA_TYPE_MASK, flags, value));
             }
         }
+    }
+}
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_with_flags().map(|(kind, _, value)| (kind, value))
     }
 }
 

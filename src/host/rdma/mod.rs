@@ -710,7 +710,7 @@ mod tests {
         assert_eq!(cx.faults.iter().map(|fault| fault.reason).collect::<Vec<_>>(), [ReadError::Io]);
     }
 
-    /// What a kernel answers, by operation; an operation without an answer is EINVAL.
+    /// What a kernel answers, by operation; an unknown operation is EINVAL.
     #[derive(Clone)]
     struct Kernel(Arc<Mutex<Answers>>);
 

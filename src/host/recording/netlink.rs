@@ -8,7 +8,7 @@ use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
 use super::scrub::Scrubber;
-use crate::host::netlink::message::{Attributes, NESTED, put};
+use crate::host::netlink::message::{Attributes, put};
 use crate::host::netlink::socket::{NetlinkConnection, NetlinkConnector, Protocol};
 
 /// One request and what the kernel said.
@@ -192,13 +192,11 @@ struct Filter<'a> {
     scrubber: &'a mut Scrubber,
     /// Names of generic netlink's families by number.
     families: BTreeMap<u16, String>,
-    /// Flag of attributes that hold others.
-    nested: u16,
 }
 
 /// The exchanges with what may leave alone. Those of unknown requests are left out.
 pub(super) fn allowed(exchanges: &[Exchange], scrubber: &mut Scrubber) -> Vec<Exchange> {
-    let mut filter = Filter { scrubber, families: BTreeMap::new(), nested: 0 };
+    let mut filter = Filter { scrubber, families: BTreeMap::new() };
     exchanges.iter().filter_map(|exchange| filter.exchange(exchange)).collect()
 }
 
@@ -210,8 +208,6 @@ impl Filter<'_> {
         if kind == CONTROL_FAMILY && exchange.protocol == Protocol::Generic {
             self.learn_family(payload, &exchange.replies);
         }
-        // As requests of these families have it: a request is found again byte for byte.
-        self.nested = if exchange.protocol == Protocol::Generic { NESTED } else { 0 };
         let payload = self.message(payload, fixed, shapes)?;
         let mut request = header.to_vec();
         let length = u32::try_from(MESSAGE_HEADER + payload.len()).ok()?;
@@ -265,13 +261,13 @@ impl Filter<'_> {
         Some(out)
     }
 
-    fn attributes(&mut self, from: Attributes<'_>, shapes: &[(u16, Shape)], out: &mut Vec<u8>) -> Option<()> {
-        for (kind, value) in from {
+    fn attributes(&mut self, mut from: Attributes<'_>, shapes: &[(u16, Shape)], out: &mut Vec<u8>) -> Option<()> {
+        while let Some((kind, flags, value)) = from.next_with_flags() {
             let Some((_, shape)) = shapes.iter().find(|(known, _)| *known == kind) else { continue };
             let value = self.value(value, *shape)?;
             u16::try_from(value.len() + 4).ok()?;
-            let is_nest = matches!(shape, Nest(_) | NestFromZero(_) | NestOfAny(_));
-            put(out, if is_nest { kind | self.nested } else { kind }, &value);
+            // A request is found again by its bytes, so its flags stay.
+            put(out, kind | flags, &value);
         }
         Some(())
     }
@@ -303,8 +299,9 @@ impl Filter<'_> {
             Shape::Nest(shapes) => self.attributes(Attributes::new(value), shapes, &mut out)?,
             Shape::NestFromZero(shapes) => self.attributes(Attributes::from_zero(value), shapes, &mut out)?,
             Shape::NestOfAny(shape) => {
-                for (kind, value) in Attributes::from_zero(value) {
-                    put(&mut out, kind, &self.value(value, *shape)?);
+                let mut from = Attributes::from_zero(value);
+                while let Some((kind, flags, value)) = from.next_with_flags() {
+                    put(&mut out, kind | flags, &self.value(value, *shape)?);
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::vf::stamp;
 use crate::host::collector::ReadContext;
-use crate::host::file::PolledFile;
+use crate::host::file::{PolledFile, read_once};
 use crate::host::text;
 use crate::model::reading::{ReadError, Reading};
 use crate::model::sriov::Fabric;
@@ -61,7 +61,7 @@ impl PfNetdev {
     /// Its fabric (`type`).
     pub(super) fn fabric(&mut self, cx: &mut ReadContext<'_>) -> Option<Fabric> {
         if self.hardware.is_none() {
-            self.hardware = PolledFile::new(self.directory.join("type")).read(cx, text::counter).value();
+            self.hardware = read_once(cx, &self.directory.join("type"), text::counter);
         }
         match self.hardware? {
             1 => Some(Fabric::Ethernet),

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::host::collector::ReadContext;
-use crate::host::file::PolledFile;
+use crate::host::file::read_once;
 use crate::host::function::address_of;
 use crate::host::io::reason_of;
 use crate::host::text;
@@ -70,7 +70,7 @@ impl VfFiles {
         // open. Such a function has lost its driver already, so it is read right after the driver was seen.
         if self.known.driver.is_some() || !cx.host.live {
             let file = self.directory.join("driver_override");
-            self.known.driver_override = PolledFile::new(file).read(cx, driver_override).value();
+            self.known.driver_override = read_once(cx, &file, driver_override);
         }
         let group = link_name(cx, &self.group_link).and_then(|name| name.parse().ok());
         self.known.iommu_group = group;
@@ -89,7 +89,7 @@ impl VfFiles {
         others.retain(|other| {
             let file = cx.host.sysfs.join(format!("bus/pci/devices/{other}"));
             let class = cx.host.resolve(&file).map(|directory| directory.join("class"));
-            let class = class.ok().and_then(|file| PolledFile::new(file).read(cx, class_code).value());
+            let class = class.ok().and_then(|file| read_once(cx, &file, class_code));
             class.is_none_or(|class| class >> 16 != 0x06)
         });
         others.sort_unstable();

@@ -2,20 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::vf::VfMapDraft;
-use crate::model::datapath::{DataPath, DataPathLog, PathInUse};
+use crate::model::datapath::{DataPath, DataPathLog, LOSSES_REMEMBERED, MOST_LOSSES, PathInUse};
 use crate::model::kmsg::KernelLog;
 use crate::model::snapshot::Snapshot;
 use crate::model::units::times;
 use crate::model::vfmap::Signal;
-
-/// How long it is remembered that an interface left its VF.
-const HOUR: Duration = Duration::from_secs(3600);
-
-/// Most of these moments: more than one a second are not seen.
-const MOST_MOMENTS: usize = 4096;
 
 /// What was seen in the last pass.
 #[derive(Debug, Default)]
@@ -59,12 +52,12 @@ impl PathTracker {
         }
         let row = draft.map.paths.entry(Arc::clone(&path.netdev)).or_default();
         row.had_vf |= path.vf.is_some();
-        row.left.retain(|at| now.since(*at) <= HOUR);
+        row.left.retain(|at| now.since(*at) <= LOSSES_REMEMBERED);
         match path.in_use {
             PathInUse::Vf => row.synthetic_since = None,
             PathInUse::Synthetic => {
                 row.synthetic_since.get_or_insert(now);
-                if changed && !has_log && row.left.len() < MOST_MOMENTS {
+                if changed && !has_log && row.left.len() < MOST_LOSSES {
                     row.left.push(now);
                 }
             }
